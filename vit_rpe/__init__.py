@@ -1,0 +1,1 @@
+"""Relative position encodings for vision transformers."""
