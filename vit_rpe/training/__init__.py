@@ -1,0 +1,1 @@
+"""Training: config, loop, checkpoints and the run folder."""
