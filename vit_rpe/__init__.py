@@ -1,1 +1,23 @@
-"""Relative position encodings for vision transformers."""
+"""Relative position encodings for vision transformers and token sequences.
+
+>>> import timm, vit_rpe
+>>> model = timm.create_model("vit_rpe_tiny_patch4_32", rpe="bias", num_classes=10)
+"""
+
+from vit_rpe.attention import attend, attention_weights
+from vit_rpe.encodings import PositionEncoding, create_encoding, list_encodings
+from vit_rpe.geometry import TokenGrid
+from vit_rpe.terms import PositionTerms
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "PositionEncoding",
+    "PositionTerms",
+    "TokenGrid",
+    "__version__",
+    "attend",
+    "attention_weights",
+    "create_encoding",
+    "list_encodings",
+]

@@ -1,0 +1,245 @@
+"""The interface of an encoding, the registry, and what tables share.
+
+Legend: H heads, D head width, n axes, P grid tokens, N = prefix + P, M_a largest offset an axis table holds.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from vit_rpe.geometry import Device, TokenGrid
+from vit_rpe.suggest import closest, unknown_name
+from vit_rpe.terms import PositionTerms
+
+CONTEXT_OPTIONS = ("depth_index", "depth")
+"""Options the model fills in, where an encoding asks for them: which layer this is, out of how many."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a person wants to know of an encoding before choosing it.
+
+    Attributes:
+        paper: title and arXiv id.
+        adds: the fields of PositionTerms it fills.
+        elsewhere: what happens at an offset or grid the parameters were not made for.
+        axes: numbers of axes it is defined for.
+        decodes: works with a key/value cache, one query at a time.
+        additive: adds to the logits only, so that at ``zero_()`` the attention is that of no position.
+    """
+
+    paper: str
+    adds: tuple[str, ...]
+    elsewhere: str
+    axes: tuple[int, ...] = (1, 2, 3)
+    decodes: bool = True
+    additive: bool = True
+
+
+class PositionEncoding(nn.Module, ABC):
+    """Turns two token grids into :class:`PositionTerms`.
+
+    Args:
+        num_heads: H.
+        head_dim: D.
+        grid: the native grid, the one the parameters are made for.
+
+    State is parameters only: no buffers, nothing remembered between calls.
+    """
+
+    name: ClassVar[str]
+    card: ClassVar[Card]
+    spec: dict[str, Any]
+
+    def __init__(self, num_heads: int, head_dim: int, grid: TokenGrid) -> None:
+        super().__init__()
+        if num_heads < 1 or head_dim < 1:
+            raise ValueError(f"num_heads and head_dim must be positive, got {num_heads} and {head_dim}")
+        if grid.ndim not in self.card.axes:
+            raise ValueError(
+                f"{self.name!r} is defined for {_axes_text(self.card.axes)} axes, got the grid {grid.size}"
+            )
+        self.num_heads = num_heads
+        self.head_dim = head_dim
+        self.grid = grid
+
+    @abstractmethod
+    def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
+        """The terms for queries on ``q`` and keys on ``k``, in float32 or better."""
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew (nothing to do without parameters)."""
+
+    @torch.no_grad()
+    def zero_(self) -> None:
+        """Make the encoding add nothing, for starting from weights trained without it.
+
+        Raises:
+            ValueError: it changes the attention whatever its parameters are.
+        """
+        if not self.card.additive:
+            raise ValueError(f"{self.name!r} changes the attention for every value of its parameters")
+        for parameter in self.parameters():
+            parameter.zero_()
+
+    def no_weight_decay(self) -> set[str]:
+        """Names of own parameters that weight decay must leave alone; by default all."""
+        return {name for name, _ in self.named_parameters()}
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{key}={value!r}" for key, value in getattr(self, "spec", {}).items())
+
+
+Encoding = TypeVar("Encoding", bound=type[PositionEncoding])
+_REGISTRY: dict[str, type[PositionEncoding]] = {}
+
+
+def register(name: str, card: Card) -> Callable[[Encoding], Encoding]:
+    """Class decorator: make an encoding known under ``name`` to every model, command and picture."""
+
+    def add(cls: Encoding) -> Encoding:
+        if name in _REGISTRY and _REGISTRY[name].__qualname__ != cls.__qualname__:
+            raise ValueError(f"an encoding named {name!r} exists already: {_REGISTRY[name].__qualname__}")
+        cls.name = name
+        cls.card = card
+        _REGISTRY[name] = cls
+        return cls
+
+    return add
+
+
+def list_encodings() -> list[str]:
+    """Names of all registered encodings, in the order of registration."""
+    return list(_REGISTRY)
+
+
+def encoding_class(name: str) -> type[PositionEncoding]:
+    """The class registered under ``name``.
+
+    Raises:
+        ValueError: unknown; the message names the closest one.
+    """
+    if name not in _REGISTRY:
+        raise unknown_name("rpe", name, _REGISTRY)
+    return _REGISTRY[name]
+
+
+def encoding_options(name: str) -> dict[str, inspect.Parameter]:
+    """The options of an encoding, by name, as parameters of its constructor (defaults in ``.default``)."""
+    parameters = inspect.signature(encoding_class(name).__init__).parameters
+    return {key: value for key, value in parameters.items() if value.kind is value.KEYWORD_ONLY}
+
+
+def parse_spec(spec: str | Mapping[str, Any]) -> dict[str, Any]:
+    """Normalise one encoding description to ``{"name": ..., option: ...}`` and check names and options.
+
+    Raises:
+        ValueError: not a name or mapping with a name, an unknown name or option.
+    """
+    if isinstance(spec, str):
+        spec = {"name": spec}
+    if not isinstance(spec, Mapping) or not isinstance(spec.get("name"), str):
+        raise ValueError(f"rpe must be a name or a mapping with a 'name', got {spec!r}")
+    options = encoding_options(spec["name"])
+    for key in spec:
+        if key != "name" and key not in options:
+            raise ValueError(
+                f"rpe {spec['name']!r} has no option {key!r}{closest(str(key), options)}; "
+                f"it has: {', '.join(options) or 'none'}"
+            )
+    return dict(spec)
+
+
+def create_encoding(
+    spec: str | Mapping[str, Any],
+    num_heads: int,
+    head_dim: int,
+    grid: TokenGrid,
+    *,
+    depth_index: int | None = None,
+    depth: int | None = None,
+    device: Device = None,
+    dtype: torch.dtype | None = None,
+) -> PositionEncoding:
+    """Build one encoding by name.
+
+    Args:
+        spec: ``"bias"`` or ``{"name": "bias", "max_distance": 7}``.
+        num_heads, head_dim: of the attention it serves.
+        grid: the native grid.
+        depth_index, depth: which layer of how many; handed on to the encodings that use it.
+        device, dtype: of the parameters.
+
+    Raises:
+        ValueError: unknown name or option, or a value the encoding refuses.
+    """
+    spec = parse_spec(spec)
+    options = {key: _as_tuple(value) for key, value in spec.items() if key != "name"}
+    known = encoding_options(spec["name"])
+    for key, value in (("depth_index", depth_index), ("depth", depth)):
+        if value is not None and key in known:
+            options.setdefault(key, value)
+    with torch.device(device) if device is not None else torch.device(torch.get_default_device()):
+        encoding = encoding_class(spec["name"])(num_heads, head_dim, grid, **options)
+    encoding.spec = spec
+    return encoding if dtype is None else encoding.to(dtype)
+
+
+def resized(encoding: PositionEncoding, grid: TokenGrid) -> PositionEncoding:
+    """The same encoding for another native grid: options kept, tables resampled, on the same device and dtype."""
+    reference = next(encoding.parameters(), None)
+    context = {key: getattr(encoding, key) for key in CONTEXT_OPTIONS if hasattr(encoding, key)}
+    new = create_encoding(
+        encoding.spec,
+        encoding.num_heads,
+        encoding.head_dim,
+        grid,
+        device=None if reference is None else reference.device,
+        dtype=None if reference is None else reference.dtype,
+        **context,
+    )
+    new.load_state_dict(encoding.state_dict())
+    return new.train(encoding.training)
+
+
+def per_axis(value: int | tuple[int, ...] | None, grid: TokenGrid, *, name: str) -> tuple[int, ...]:
+    """Largest offset per axis: None means exact on the native grid (size - 1), an int holds for every axis.
+
+    Raises:
+        ValueError: negative, or not one entry per axis.
+    """
+    if value is None:
+        return tuple(size - 1 for size in grid.size)
+    distances = (value,) * grid.ndim if isinstance(value, int) else tuple(value)
+    if len(distances) != grid.ndim or any(not isinstance(d, int) or d < 0 for d in distances):
+        raise ValueError(
+            f"{name}={value!r} must be an integer >= 0, or one per axis of the grid {grid.size}"
+        )
+    return distances
+
+
+def check_choice(name: str, value: object, choices: tuple[Any, ...]) -> None:
+    """Raise ValueError naming the closest choice unless ``value`` is one of ``choices``."""
+    if value not in choices:
+        raise unknown_name(name, value, [str(choice) for choice in choices])
+
+
+def at_least_float32(values: Tensor) -> Tensor:
+    """Low precision up to float32; float32 and float64 as they are."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))
+
+
+def _as_tuple(value: Any) -> Any:
+    """Lists, which JSON and YAML give, become tuples."""
+    return tuple(_as_tuple(item) for item in value) if isinstance(value, list) else value
+
+
+def _axes_text(axes: tuple[int, ...]) -> str:
+    return ", ".join(map(str, axes[:-1])) + (" or " if len(axes) > 1 else "") + str(axes[-1])

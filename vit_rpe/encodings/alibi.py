@@ -1,0 +1,89 @@
+"""A penalty linear in distance, with a fixed slope per head:  logits_ij += -m_h norm(delta_ij).
+
+Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation, arXiv 2108.12409; in 2-D with
+the Euclidean distance, CROMA, arXiv 2311.00566. No parameters (``learned=True``: one slope a head); one addition per
+pair. Differs from the paper: symmetric (mask the future with ``causal``), any number of axes, choice of metric.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from vit_rpe.encodings._base import Card, PositionEncoding, at_least_float32, check_choice, register
+from vit_rpe.geometry import Device, TokenGrid, axis_offsets, expand_axis
+from vit_rpe.terms import PositionTerms, pad_prefix
+
+METRICS = ("l2", "l1", "linf")
+
+
+def alibi_slopes(num_heads: int) -> list[float]:
+    """The published slopes: 2^(-8 h / H) for H a power of two, else those of the power below and every other one of
+    the power above."""
+    power = 2 ** math.floor(math.log2(num_heads))
+    slopes = [2.0 ** (-8.0 * (head + 1) / power) for head in range(power)]
+    above = [2.0 ** (-8.0 * (head + 1) / (2 * power)) for head in range(2 * power)]
+    return slopes + above[0::2][: num_heads - power]
+
+
+def grid_distance(q: TokenGrid, k: TokenGrid, metric: str, device: Device = None) -> Tensor:
+    """norm(delta) of all grid pairs, float32 (Pq, Pk)."""
+    total = torch.zeros((), device=device)
+    for axis in range(q.ndim):
+        delta = axis_offsets(q, k, axis, device).float()
+        if metric == "l2":
+            total = total + expand_axis(delta.square(), axis, q, k)
+        elif metric == "l1":
+            total = total + expand_axis(delta.abs(), axis, q, k)
+        else:
+            total = torch.maximum(total, expand_axis(delta.abs(), axis, q, k))
+    total = total.sqrt() if metric == "l2" else total
+    return total.reshape(q.num_patches, k.num_patches)
+
+
+@register(
+    "alibi",
+    Card(
+        paper="ALiBi, arXiv 2108.12409; 2-D: CROMA, arXiv 2311.00566",
+        adds=("bias",),
+        elsewhere="defined for every offset",
+    ),
+)
+class Alibi(PositionEncoding):
+    """Fixed (or learned) slope times distance.
+
+    Args:
+        num_heads, head_dim, grid: as for every encoding.
+        metric: ``"l2"``, ``"l1"`` or ``"linf"`` over the axes.
+        learned: train the slopes, starting from the published ones.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        head_dim: int,
+        grid: TokenGrid,
+        *,
+        metric: str = "l2",
+        learned: bool = False,
+    ) -> None:
+        super().__init__(num_heads, head_dim, grid)
+        check_choice("metric", metric, METRICS)
+        self.metric = metric
+        self.slopes = nn.Parameter(torch.empty(num_heads)) if learned else None
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        if self.slopes is not None:
+            self.slopes.copy_(torch.tensor(alibi_slopes(self.num_heads)))
+
+    def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
+        if self.slopes is None:
+            slopes = torch.tensor(alibi_slopes(self.num_heads), device=device)
+        else:
+            slopes = at_least_float32(self.slopes)
+        distance = grid_distance(q, k, self.metric, slopes.device)
+        return PositionTerms(bias=pad_prefix(-slopes[:, None, None] * distance, q, k))

@@ -1,0 +1,88 @@
+"""A learned scalar per offset along each axis, summed:  logits_ij += sum_a T_a[h, clip(delta_a) + M_a].
+
+The cheap form of the 2-D table of Swin (arXiv 2103.14030, eq. 4): sum_a (2 M_a + 1) entries a head instead of their
+product, and a term that depends on one coordinate at a time. In 1-D it is the same as ``bias``.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from vit_rpe.encodings._base import (
+    Card,
+    PositionEncoding,
+    at_least_float32,
+    check_choice,
+    per_axis,
+    register,
+)
+from vit_rpe.encodings._relative import (
+    PREFIX_CHOICES,
+    clipped_index,
+    prefix_parameter,
+    resample_on_load,
+    with_prefix,
+)
+from vit_rpe.geometry import Device, TokenGrid
+from vit_rpe.terms import AxisBias, PositionTerms
+
+
+@register(
+    "bias_axial",
+    Card(
+        paper="per-axis form of Swin Transformer, arXiv 2103.14030",
+        adds=("axis_bias",),
+        elsewhere="edge value beyond the table, centre of it on a smaller grid; resampled when loaded",
+    ),
+)
+class AxialBias(PositionEncoding):
+    """One table per axis; options as in ``bias``.
+
+    Parameters are ``table_0`` ... ``table_{n-1}``, each (H, 2 M_a + 1), and ``prefix_bias`` (H, 3) where learned.
+
+    Raises:
+        ValueError: a bad ``max_distance`` or ``prefix``.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        head_dim: int,
+        grid: TokenGrid,
+        *,
+        max_distance: int | tuple[int, ...] | None = None,
+        share_heads: bool = False,
+        init_std: float = 0.02,
+        prefix: str = "zero",
+    ) -> None:
+        super().__init__(num_heads, head_dim, grid)
+        check_choice("prefix", prefix, PREFIX_CHOICES)
+        self.max_distance = per_axis(max_distance, grid, name="max_distance")
+        self.init_std = init_std
+        rows = 1 if share_heads else num_heads
+        for axis, distance in enumerate(self.max_distance):
+            self.register_parameter(f"table_{axis}", nn.Parameter(torch.empty(rows, 2 * distance + 1)))
+        self.prefix_bias = prefix_parameter(prefix, rows, grid)
+        resample_on_load(
+            self, {f"table_{axis}": (1,) for axis in range(grid.ndim)}, exact=max_distance is None
+        )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for parameter in self.parameters():
+            nn.init.trunc_normal_(parameter, std=self.init_std)
+
+    def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
+        parts = []
+        for axis, distance in enumerate(self.max_distance):
+            table = at_least_float32(getattr(self, f"table_{axis}"))
+            index = clipped_index(q, k, axis, distance, table.device)
+            parts.append(AxisBias(table.index_select(1, index.flatten()).reshape(-1, *index.shape), axis))
+        prefix = None
+        if self.prefix_bias is not None and q.num_prefix + k.num_prefix > 0:
+            empty = self.prefix_bias.new_zeros(
+                self.prefix_bias.shape[0], q.num_patches, k.num_patches, dtype=parts[0].bias.dtype
+            )
+            prefix = with_prefix(empty, q, k, self.prefix_bias)
+        return PositionTerms(axis_bias=tuple(parts), bias=prefix, grids=(q, k))

@@ -1,0 +1,15 @@
+"""No position at all: the ablation every other encoding is compared with. Costs nothing."""
+
+from __future__ import annotations
+
+from vit_rpe.encodings._base import Card, PositionEncoding, register
+from vit_rpe.geometry import Device, TokenGrid
+from vit_rpe.terms import PositionTerms
+
+
+@register("none", Card(paper="", adds=(), elsewhere="the same everywhere"))
+class NoPosition(PositionEncoding):
+    """Adds nothing; attention does not know where a token is."""
+
+    def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
+        return PositionTerms()

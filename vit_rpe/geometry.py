@@ -1,0 +1,116 @@
+"""Token grids and the offsets between their tokens.
+
+Integers in, integer tensors out. Axes are row-major and ordered ``(h, w)``, 3-D ``(t, h, w)``, 1-D ``(n,)``.
+An offset is always **query minus key**.
+
+Legend: n axes, P grid tokens (no prefix), N = num_prefix + P, Sq/Sk the length of one axis of the query/key grid.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from torch import Tensor
+
+Device = torch.device | str | None
+
+
+@dataclass(frozen=True)
+class TokenGrid:
+    """A sequence of ``num_prefix`` position-less tokens followed by a grid of tokens.
+
+    Args:
+        size: tokens per axis, ``(n,)``, ``(h, w)`` or ``(t, h, w)``; entries may be symbolic under compile/export.
+        num_prefix: class and register tokens in front of the grid.
+        offset: lattice coordinate of the first grid token, per axis (a window, a decoding step); default 0.
+        stride: lattice steps between neighbouring tokens, per axis (pooled tokens); default 1.
+        extent: size of the whole lattice this grid is a part of, per axis; default: the grid's own size.
+    """
+
+    size: tuple[int, ...]
+    num_prefix: int = 0
+    offset: tuple[int, ...] | None = None
+    stride: tuple[int, ...] | None = None
+    extent: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.size, tuple) or len(self.size) == 0:
+            raise ValueError(f"size must be a non-empty tuple of axis lengths, got {self.size!r}")
+        for name in ("offset", "stride", "extent"):
+            value = getattr(self, name)
+            if value is not None and len(value) != len(self.size):
+                raise ValueError(f"{name}={value!r} needs one entry per axis of size={self.size!r}")
+        # Lengths that are symbols of an export or compile cannot be branched on and are not checked here.
+        if any(type(length) is int and length < 1 for length in self.size):
+            raise ValueError(f"every axis needs at least one token, got size={self.size!r}")
+        if self.num_prefix < 0:
+            raise ValueError(f"num_prefix must be 0 or more, got {self.num_prefix}")
+
+    @property
+    def ndim(self) -> int:
+        return len(self.size)
+
+    @property
+    def num_patches(self) -> int:
+        """Tokens of the grid itself."""
+        return prod(self.size)
+
+    @property
+    def num_tokens(self) -> int:
+        """Prefix and grid tokens together: the length of the sequence."""
+        return self.num_prefix + self.num_patches
+
+    @property
+    def origin(self) -> tuple[int, ...]:
+        return self.offset if self.offset is not None else (0,) * self.ndim
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        return self.stride if self.stride is not None else (1,) * self.ndim
+
+    @property
+    def lattice(self) -> tuple[int, ...]:
+        """Size of the whole lattice, for encodings that normalise by it."""
+        return self.extent if self.extent is not None else self.size
+
+    def axis_positions(self, axis: int, device: Device = None) -> Tensor:
+        """Lattice coordinates along one axis, int64 (S,)."""
+        start, step = self.origin[axis], self.steps[axis]
+        return torch.arange(self.size[axis], device=device) * step + start
+
+    def positions(self, device: Device = None) -> Tensor:
+        """Lattice coordinate of every grid token in sequence order, int64 (P, n)."""
+        axes = [self.axis_positions(axis, device) for axis in range(self.ndim)]
+        return torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1).reshape(-1, self.ndim)
+
+
+def check_same_axes(q: TokenGrid, k: TokenGrid) -> None:
+    """Raise ValueError unless both grids have the same number of axes."""
+    if q.ndim != k.ndim:
+        raise ValueError(f"query grid {q.size} and key grid {k.size} differ in their number of axes")
+
+
+def axis_offsets(q: TokenGrid, k: TokenGrid, axis: int, device: Device = None) -> Tensor:
+    """Offsets along one axis, query minus key, int64 (Sq, Sk)."""
+    check_same_axes(q, k)
+    return q.axis_positions(axis, device)[:, None] - k.axis_positions(axis, device)[None, :]
+
+
+def offsets(q: TokenGrid, k: TokenGrid, device: Device = None) -> Tensor:
+    """Offsets between all grid tokens, query minus key, int64 (Pq, Pk, n)."""
+    check_same_axes(q, k)
+    return q.positions(device)[:, None, :] - k.positions(device)[None, :, :]
+
+
+def expand_axis(values: Tensor, axis: int, q: TokenGrid, k: TokenGrid) -> Tensor:
+    """Repeat per-axis values (..., Sq_axis, Sk_axis) over all grid pairs, as a view (..., q sizes, k sizes).
+
+    Reshaping the result to (..., Pq, Pk) copies it; adding views of several axes first costs one copy only.
+    """
+    lead = values.shape[:-2]
+    shape_q = [1] * q.ndim
+    shape_k = [1] * k.ndim
+    shape_q[axis], shape_k[axis] = q.size[axis], k.size[axis]
+    return values.reshape(*lead, *shape_q, *shape_k).expand(*lead, *q.size, *k.size)

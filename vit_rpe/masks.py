@@ -1,0 +1,118 @@
+"""Boolean masks. All are named *visible*: True means this query may see this key.
+
+Legend: B batch, H heads, Nq/Nk query/key tokens (prefix first), n axes.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import torch
+from torch import Tensor
+
+from vit_rpe.geometry import Device, TokenGrid, check_same_axes, expand_axis
+
+
+def _pad_prefix(visible: Tensor, q: TokenGrid, k: TokenGrid, *, to_prefix: bool, from_prefix: bool) -> Tensor:
+    """Add prefix rows and columns to a grid mask (Pq, Pk) -> (Nq, Nk).
+
+    ``to_prefix``: grid queries see prefix keys. ``from_prefix``: prefix queries see grid keys. Prefix sees prefix.
+    """
+    left = visible.new_full((visible.shape[0], k.num_prefix), to_prefix)
+    visible = torch.cat([left, visible], dim=1)
+    top = torch.cat(
+        [
+            visible.new_ones(q.num_prefix, k.num_prefix),
+            visible.new_full((q.num_prefix, k.num_patches), from_prefix),
+        ],
+        dim=1,
+    )
+    return torch.cat([top, visible], dim=0)
+
+
+def causal(q: TokenGrid, k: TokenGrid, device: Device = None) -> Tensor:
+    """Keys at or before the query in raster order, bool (Nq, Nk).
+
+    Built from coordinates, so it is right for a query grid with an offset (decoding) and for Nq != Nk. Every query
+    sees the prefix; a prefix query sees the prefix only.
+    """
+    check_same_axes(q, k)
+    earlier = torch.zeros((), dtype=torch.bool, device=device)
+    tied = torch.ones((), dtype=torch.bool, device=device)
+    for axis in range(q.ndim):
+        delta = q.axis_positions(axis, device)[:, None] - k.axis_positions(axis, device)[None, :]
+        earlier = earlier | (tied & expand_axis(delta > 0, axis, q, k))
+        tied = tied & expand_axis(delta == 0, axis, q, k)
+    visible = (earlier | tied).reshape(q.num_patches, k.num_patches)
+    return _pad_prefix(visible, q, k, to_prefix=True, from_prefix=False)
+
+
+def neighbourhood(
+    q: TokenGrid, k: TokenGrid, radius: int | tuple[int, ...], device: Device = None
+) -> Tensor:
+    """Keys whose offset is at most ``radius`` along every axis, bool (Nq, Nk); the window is cut at the border.
+
+    Prefix tokens see all and are seen by all.
+
+    Raises:
+        ValueError: a negative radius, or not one radius per axis.
+    """
+    check_same_axes(q, k)
+    radii = (radius,) * q.ndim if isinstance(radius, int) else tuple(radius)
+    if len(radii) != q.ndim or any(r < 0 for r in radii):
+        raise ValueError(f"window={radius!r} must be one radius >= 0, or one per axis of the grid {q.size}")
+    visible = torch.ones((), dtype=torch.bool, device=device)
+    for axis in range(q.ndim):
+        delta = q.axis_positions(axis, device)[:, None] - k.axis_positions(axis, device)[None, :]
+        visible = visible & expand_axis(delta.abs() <= radii[axis], axis, q, k)
+    visible = visible.reshape(q.num_patches, k.num_patches)
+    return _pad_prefix(visible, q, k, to_prefix=True, from_prefix=True)
+
+
+def sliding_window(q: TokenGrid, k: TokenGrid, radius: int, device: Device = None) -> Tensor:
+    """The 1-D neighbourhood, bool (Nq, Nk): keys within ``radius`` positions on either side.
+
+    Raises:
+        ValueError: the grids have more than one axis (use :func:`neighbourhood`).
+    """
+    if q.ndim != 1:
+        raise ValueError(f"sliding_window is for 1-D sequences, got a grid of size {q.size}: use neighbourhood")
+    return neighbourhood(q, k, radius, device)
+
+
+def padding(key_visible: Tensor) -> Tensor:
+    """Key padding (B, Nk) -> bool (B, 1, 1, Nk), the same for every head and query.
+
+    Raises:
+        ValueError: not a 2-D boolean tensor.
+    """
+    if key_visible.ndim != 2 or key_visible.dtype != torch.bool:
+        raise ValueError(
+            f"key_visible must be a boolean (batch, keys) tensor, got {key_visible.dtype} {tuple(key_visible.shape)}"
+        )
+    return key_visible[:, None, None, :]
+
+
+def as_batch_head(visible: Tensor, batch: int, num_heads: int) -> Tensor:
+    """Bring a user's mask to four axes that broadcast to (B, H, Nq, Nk).
+
+    Accepted: (B, Nq, Nk), the same for all heads; (B, H, Nq, Nk); (1, Nq, Nk) as an explicit broadcast. A batch that
+    equals the number of heads never changes the meaning: three axes are always (batch, query, key).
+
+    Raises:
+        ValueError: another dtype, number of axes or size.
+    """
+    expected = f"bool of shape ({batch} or 1, Nq, Nk) or ({batch} or 1, {num_heads} or 1, Nq, Nk)"
+    if visible.dtype != torch.bool or visible.ndim not in (3, 4):
+        raise ValueError(f"visible must be {expected}, got {visible.dtype} {tuple(visible.shape)}")
+    if visible.ndim == 3:
+        visible = visible[:, None]
+    if visible.shape[0] not in (1, batch) or visible.shape[1] not in (1, num_heads):
+        raise ValueError(f"visible must be {expected}, got shape {tuple(visible.shape)}")
+    return visible
+
+
+def intersect(*masks: Tensor | None) -> Tensor | None:
+    """Keys visible under every given mask (None hides nothing); shapes broadcast from the right."""
+    given = [mask for mask in masks if mask is not None]
+    return reduce(torch.logical_and, given) if given else None

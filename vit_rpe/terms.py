@@ -1,0 +1,179 @@
+"""PositionTerms: everything a position encoding has to say to one attention call.
+
+An encoding describes, attention applies. The bundle holds tensors only (and the two grids they were made for).
+
+Legend: B batch, H heads, D head width, Nq/Nk query/key tokens with prefix, Sq/Sk the length of one grid axis,
+R number of relations, s the softmax scale.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from einops import rearrange
+from torch import Tensor
+
+from vit_rpe.geometry import TokenGrid, expand_axis
+
+
+class RelativeVectors(NamedTuple):
+    """One vector per relation, and which relation each pair of tokens has.
+
+    Attributes:
+        table: (H or 1, R, D).
+        index: int64. Without ``axis`` (Nq, Nk), or (B, Nq, Nk) after :meth:`PositionTerms.take`; -1 is the zero
+            vector. With ``axis=a``: (Sq_a, Sk_a), the relation of a pair of grid tokens depends on that coordinate
+            only, and pairs with a prefix token have the zero vector.
+        axis: see above.
+    """
+
+    table: Tensor
+    index: Tensor
+    axis: int | None = None
+
+
+class AxisBias(NamedTuple):
+    """A bias that depends on one coordinate only: bias (H or 1, Sq_a, Sk_a) along ``axis``; prefix pairs have 0."""
+
+    bias: Tensor
+    axis: int
+
+
+class PositionTerms(NamedTuple):
+    """What position adds to attention; every part optional, all empty means no position.
+
+    Attributes:
+        rotate_q, rotate_k: (cos, sin), each (N, D/2), (H, N, D/2), or with a leading batch axis.
+        bias: added to the logits after scaling, (H or 1, Nq, Nk) or (B or 1, H or 1, Nq, Nk).
+        axis_bias: separable biases, added likewise.
+        visible: bool, (Nq, Nk), (H or 1, Nq, Nk) or (B or 1, H or 1, Nq, Nk); True = may see.
+        on_query: logits += s <q_i, table[index_ij]>.
+        on_key: logits += s <k_j, table[index_ij]>.
+        on_value: output_i += sum_j A_ij table[index_ij].
+        scale: multiplies the softmax scale s.
+        grids: the query and key grid; present wherever a part is per axis.
+    """
+
+    rotate_q: tuple[Tensor, Tensor] | None = None
+    rotate_k: tuple[Tensor, Tensor] | None = None
+    bias: Tensor | None = None
+    axis_bias: tuple[AxisBias, ...] = ()
+    visible: Tensor | None = None
+    on_query: tuple[RelativeVectors, ...] = ()
+    on_key: tuple[RelativeVectors, ...] = ()
+    on_value: tuple[RelativeVectors, ...] = ()
+    scale: float = 1.0
+    grids: tuple[TokenGrid, TokenGrid] | None = None
+
+    def take(self, keep: Tensor) -> PositionTerms:
+        """The terms of a subset of tokens per sample (patch dropout); each pair keeps its original offset.
+
+        Args:
+            keep: int64 (B, M), positions in the full sequence (prefix included); query and key are the same tokens.
+
+        Returns:
+            Terms whose tensors carry a leading batch axis and have no per-axis parts.
+        """
+        return PositionTerms(
+            rotate_q=_take_rotation(self.rotate_q, keep),
+            rotate_k=_take_rotation(self.rotate_k, keep),
+            bias=_take_pairs(dense_bias(self), keep),
+            visible=_take_pairs(self.visible, keep),
+            on_query=tuple(_take_vectors(self, part, keep) for part in self.on_query),
+            on_key=tuple(_take_vectors(self, part, keep) for part in self.on_key),
+            on_value=tuple(_take_vectors(self, part, keep) for part in self.on_value),
+            scale=self.scale,
+        )
+
+
+def dense_bias(terms: PositionTerms) -> Tensor | None:
+    """``bias`` and all ``axis_bias`` as one tensor, (H or 1, Nq, Nk) or with a batch axis; None if there is none."""
+    total: Tensor | None = None
+    if terms.axis_bias:
+        q, k = _grids(terms)
+        grid_bias = sum(expand_axis(part.bias, part.axis, q, k) for part in terms.axis_bias)
+        assert isinstance(grid_bias, Tensor)
+        grid_bias = grid_bias.reshape(grid_bias.shape[0], q.num_patches, k.num_patches)
+        total = pad_prefix(grid_bias, q, k)
+    if terms.bias is None:
+        return total
+    return terms.bias if total is None else terms.bias + total
+
+
+def dense_index(terms: PositionTerms, part: RelativeVectors) -> Tensor:
+    """The relation of every pair, int64 (Nq, Nk) or (B, Nq, Nk); -1 is the zero vector."""
+    if part.axis is None:
+        return part.index
+    q, k = _grids(terms)
+    full = expand_axis(part.index, part.axis, q, k).reshape(q.num_patches, k.num_patches)
+    return pad_prefix(full, q, k, value=-1)
+
+
+def pad_prefix(values: Tensor, q: TokenGrid, k: TokenGrid, *, value: float = 0) -> Tensor:
+    """Grid pairs (..., Pq, Pk) -> all pairs (..., Nq, Nk), with ``value`` wherever a prefix token takes part."""
+    if q.num_prefix == 0 and k.num_prefix == 0:
+        return values
+    return torch.nn.functional.pad(values, (k.num_prefix, 0, q.num_prefix, 0), value=value)
+
+
+def combine(a: PositionTerms, b: PositionTerms) -> PositionTerms:
+    """Use two encodings at once: biases add, visibilities intersect, relative vectors are joined.
+
+    Raises:
+        ValueError: both rotate, both change the softmax scale, or they were made for different grids.
+    """
+    if a.rotate_q is not None and b.rotate_q is not None:
+        raise ValueError("two rotary encodings cannot be combined: each would rotate the other's result")
+    if a.scale != 1.0 and b.scale != 1.0:
+        raise ValueError(f"two encodings set the softmax scale (factors {a.scale} and {b.scale})")
+    if a.grids is not None and b.grids is not None and a.grids != b.grids:
+        raise ValueError(f"terms of different grids cannot be combined: {a.grids} and {b.grids}")
+    return PositionTerms(
+        rotate_q=a.rotate_q if a.rotate_q is not None else b.rotate_q,
+        rotate_k=a.rotate_k if a.rotate_k is not None else b.rotate_k,
+        bias=a.bias if b.bias is None else b.bias if a.bias is None else a.bias + b.bias,
+        axis_bias=a.axis_bias + b.axis_bias,
+        visible=a.visible if b.visible is None else b.visible if a.visible is None else a.visible & b.visible,
+        on_query=a.on_query + b.on_query,
+        on_key=a.on_key + b.on_key,
+        on_value=a.on_value + b.on_value,
+        scale=a.scale * b.scale,
+        grids=a.grids if a.grids is not None else b.grids,
+    )
+
+
+def _grids(terms: PositionTerms) -> tuple[TokenGrid, TokenGrid]:
+    if terms.grids is None:
+        raise ValueError("these terms have per-axis parts and no grids: set PositionTerms.grids")
+    return terms.grids
+
+
+def _take_rotation(rotation: tuple[Tensor, Tensor] | None, keep: Tensor) -> tuple[Tensor, Tensor] | None:
+    if rotation is None:
+        return None
+    cos, sin = rotation  # (N, F) or (H, N, F) -> (B, 1 or H, M, F)
+    if cos.ndim == 2:
+        return cos[keep][:, None], sin[keep][:, None]
+    return rearrange(cos[:, keep], "h b m f -> b h m f"), rearrange(sin[:, keep], "h b m f -> b h m f")
+
+
+def _take_pairs(values: Tensor | None, keep: Tensor) -> Tensor | None:
+    """(Nq, Nk), (H, Nq, Nk) or (B, H, Nq, Nk) -> (B, H or 1, M, M)."""
+    if values is None:
+        return None
+    if values.ndim == 2:
+        values = values[None]
+    if values.ndim == 3:
+        values = values[None]
+    batch, num_tokens = keep.shape
+    values = values.expand(batch, *values.shape[1:])
+    rows = keep[:, None, :, None].expand(batch, values.shape[1], num_tokens, values.shape[3])
+    columns = keep[:, None, None, :].expand(batch, values.shape[1], num_tokens, num_tokens)
+    return values.gather(2, rows).gather(3, columns)
+
+
+def _take_vectors(terms: PositionTerms, part: RelativeVectors, keep: Tensor) -> RelativeVectors:
+    index = _take_pairs(dense_index(terms, part), keep)
+    assert index is not None
+    return RelativeVectors(part.table, index[:, 0])
