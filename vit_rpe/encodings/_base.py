@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
@@ -17,6 +17,9 @@ from torch import Tensor, nn
 from vit_rpe.geometry import Device, TokenGrid
 from vit_rpe.suggest import closest, unknown_name
 from vit_rpe.terms import PositionTerms
+
+Spec = str | Mapping[str, Any]
+"""One encoding: its name, or ``{"name": ..., option: ...}``."""
 
 CONTEXT_OPTIONS = ("depth_index", "depth")
 """Options the model fills in, where an encoding asks for them: which layer this is, out of how many."""
@@ -116,8 +119,8 @@ def register(name: str, card: Card) -> Callable[[Encoding], Encoding]:
 
 
 def list_encodings() -> list[str]:
-    """Names of all registered encodings, in the order of registration."""
-    return list(_REGISTRY)
+    """Names of all registered encodings, sorted."""
+    return sorted(_REGISTRY)
 
 
 def encoding_class(name: str) -> type[PositionEncoding]:
@@ -137,7 +140,7 @@ def encoding_options(name: str) -> dict[str, inspect.Parameter]:
     return {key: value for key, value in parameters.items() if value.kind is value.KEYWORD_ONLY}
 
 
-def parse_spec(spec: str | Mapping[str, Any]) -> dict[str, Any]:
+def parse_spec(spec: Spec) -> dict[str, Any]:
     """Normalise one encoding description to ``{"name": ..., option: ...}`` and check names and options.
 
     Raises:
@@ -157,8 +160,24 @@ def parse_spec(spec: str | Mapping[str, Any]) -> dict[str, Any]:
     return dict(spec)
 
 
+def parse_specs(rpe: Spec | Sequence[Spec] | None) -> list[dict[str, Any]]:
+    """Normalise what a model takes as ``rpe`` (None, a name, a mapping, or a list of those); ``"none"`` is dropped.
+
+    Raises:
+        ValueError: as :func:`parse_spec`, or the same encoding twice.
+    """
+    given = [] if rpe is None else [rpe] if isinstance(rpe, (str, Mapping)) else list(rpe)
+    specs = [parse_spec(spec) for spec in given]
+    specs = [spec for spec in specs if spec["name"] != "none" or len(spec) > 1]
+    names = [spec["name"] for spec in specs]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"rpe={rpe!r} names {name!r} more than once")
+    return specs
+
+
 def create_encoding(
-    spec: str | Mapping[str, Any],
+    spec: Spec,
     num_heads: int,
     head_dim: int,
     grid: TokenGrid,

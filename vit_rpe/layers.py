@@ -1,0 +1,320 @@
+"""Attention and transformer block with relative position: what people put into their own models.
+
+Parameter names are those of timm's ``VisionTransformer`` blocks, with the encoding under ``attn.rpe``.
+
+Legend: B batch, H heads, D head width, C = H D channels, Nq/Nk query/key tokens with prefix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from timm.layers import DropPath, LayerScale, Mlp
+from torch import Tensor, nn
+
+from vit_rpe.attention import KERNELS, attend, attention_weights
+from vit_rpe.encodings._base import Spec
+from vit_rpe.encodings.combined import create_position
+from vit_rpe.geometry import Device, TokenGrid
+from vit_rpe.masks import as_batch_head, causal, intersect, neighbourhood, padding
+from vit_rpe.suggest import unknown_name
+from vit_rpe.terms import PositionTerms, combine
+
+NormLayer = Callable[..., nn.Module]
+
+
+def geometry_mask(
+    q: TokenGrid, k: TokenGrid, *, is_causal: bool, window: int | tuple[int, ...] | None, device: Device = None
+) -> Tensor | None:
+    """The bool (Nq, Nk) mask of ``causal`` and ``window`` together; None when neither is asked for."""
+    return intersect(
+        causal(q, k, device) if is_causal else None,
+        neighbourhood(q, k, window, device) if window is not None else None,
+    )
+
+
+class RelativeMultiheadAttention(nn.Module):
+    """Multi-head self- or cross-attention with relative position, over sequences, images or video.
+
+    Args:
+        dim: C.
+        num_heads: H.
+        rpe: None or ``"none"``, the name of an encoding, a mapping with its options, or a list of those.
+        grid: the native grid the encoding's parameters are made for; a size such as ``(14, 14)`` will do.
+        causal: a query sees keys at or before it (raster order).
+        window: a query sees keys within this many steps along every axis; an int or one per axis.
+        dropout: probability of dropping an attention weight, in training only.
+        proj_drop: dropout after the output projection.
+        qkv_bias, proj_bias: biases of the projections.
+        qk_norm: normalise each head's q and k (before rotation and relative vectors).
+        norm_layer: for ``qk_norm`` and ``scale_norm``.
+        scale_norm: normalise the output of attention before its projection.
+        logit_clip: soft cap c on the logits, c tanh(logit / c); a debugging aid, computed unfused.
+        attn_impl: ``"auto"`` or a kernel by name.
+        depth_index, depth: which layer of how many, for encodings that differ by layer.
+
+    Raises:
+        ValueError: ``dim`` not divisible by ``num_heads``, an unknown encoding, option or kernel, ``rpe`` without grid.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int = 8,
+        *,
+        rpe: Spec | Sequence[Spec] | None = None,
+        grid: TokenGrid | tuple[int, ...] | int | None = None,
+        causal: bool = False,
+        window: int | tuple[int, ...] | None = None,
+        dropout: float = 0.0,
+        proj_drop: float = 0.0,
+        qkv_bias: bool = True,
+        proj_bias: bool = True,
+        qk_norm: bool = False,
+        scale_norm: bool = False,
+        norm_layer: NormLayer = nn.LayerNorm,
+        logit_clip: float | None = None,
+        attn_impl: str = "auto",
+        depth_index: int | None = None,
+        depth: int | None = None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        if dim % num_heads != 0:
+            raise ValueError(f"dim must be divisible by num_heads, got dim={dim} and num_heads={num_heads}")
+        if attn_impl != "auto" and attn_impl not in KERNELS:
+            raise unknown_name("attn_impl", attn_impl, ["auto", *KERNELS])
+        if logit_clip is not None and not logit_clip > 0:
+            raise ValueError(f"logit_clip must be positive, got {logit_clip}")
+        if rpe not in (None, "none") and grid is None:
+            raise ValueError(f"rpe={rpe!r} needs the native grid: pass grid=(height, width) or a TokenGrid")
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.num_heads = num_heads
+        self.head_dim = dim // num_heads
+        self.scale = self.head_dim**-0.5
+        self.grid = as_grid(grid)
+        self.causal = causal
+        self.window = window
+        self.logit_clip = logit_clip
+        self.attn_impl = attn_impl
+        self.qkv = nn.Linear(dim, 3 * dim, bias=qkv_bias, **factory)
+        self.q_norm = norm_layer(self.head_dim, **factory) if qk_norm else nn.Identity()
+        self.k_norm = norm_layer(self.head_dim, **factory) if qk_norm else nn.Identity()
+        self.attn_drop = nn.Dropout(dropout)
+        self.norm = norm_layer(dim, **factory) if scale_norm else nn.Identity()
+        self.proj = nn.Linear(dim, dim, bias=proj_bias, **factory)
+        self.proj_drop = nn.Dropout(proj_drop)
+        self.rpe = (
+            None
+            if self.grid is None
+            else create_position(
+                rpe, num_heads, self.head_dim, self.grid, depth_index=depth_index, depth=depth, **factory
+            )
+        )
+
+    def forward(
+        self,
+        x: Tensor,
+        grid: TokenGrid | None = None,
+        *,
+        context: Tensor | None = None,
+        context_grid: TokenGrid | None = None,
+        shared: PositionTerms | None = None,
+        keep: Tensor | None = None,
+        visible: Tensor | None = None,
+        key_visible: Tensor | None = None,
+        need_weights: bool = False,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Attend from ``x`` to itself, or to ``context``.
+
+        Args:
+            x: (B, Nq, C).
+            grid: where the tokens of ``x`` lie; default: the native grid.
+            context: (B, Nk, C) for cross-attention.
+            context_grid: where the tokens of ``context`` lie; default: the grid of ``x``.
+            shared: terms that a model computed once for all layers, combined with this layer's own.
+            keep: int64 (B, M) when ``x`` holds only these tokens of ``grid`` (patch dropout); self-attention only.
+            visible: bool (B, Nq, Nk) or (B, H, Nq, Nk), True = may see.
+            key_visible: bool (B, Nk), False for padding.
+            need_weights: also return the exact attention weights, before dropout.
+
+        Returns:
+            (B, Nq, C), or a pair of it and the weights (B, H, Nq, Nk).
+
+        Raises:
+            ValueError: a sequence that does not fit its grid, or a mask of another shape.
+        """
+        source = x if context is None else context
+        terms = self.position_terms(x, source, grid, context_grid, shared=shared, keep=keep)
+        q, k, v = self._project(x, context)
+        seen = self._visible(visible, key_visible, q, k)
+        out = attend(
+            q,
+            k,
+            v,
+            terms,
+            scale=self.scale,
+            visible=seen,
+            dropout_p=self.attn_drop.p if self.training else 0.0,
+            logit_clip=self.logit_clip,
+            impl=self.attn_impl,
+        )
+        out = self.proj_drop(self.proj(self.norm(rearrange(out, "b h n d -> b n (h d)"))))
+        if not need_weights:
+            return out
+        weights = attention_weights(
+            q, k, terms, scale=self.scale, visible=seen, logit_clip=self.logit_clip
+        )
+        return out, weights
+
+    def position_terms(
+        self,
+        x: Tensor,
+        source: Tensor,
+        grid: TokenGrid | None,
+        context_grid: TokenGrid | None,
+        *,
+        shared: PositionTerms | None = None,
+        keep: Tensor | None = None,
+    ) -> PositionTerms:
+        """All terms of one call: this layer's encoding and masks, combined with the ``shared`` ones."""
+        q = grid if grid is not None else self.grid
+        k = context_grid if context_grid is not None else q
+        own = PositionTerms()
+        if q is not None and k is not None:
+            if keep is None:
+                _check_length("x", x, q)
+                _check_length("context" if source is not x else "x", source, k)
+            if self.rpe is not None:
+                own = self.rpe(q, k, x.device)
+            mask = geometry_mask(q, k, is_causal=self.causal, window=self.window, device=x.device)
+            if mask is not None:
+                own = combine(own, PositionTerms(visible=mask))
+            if keep is not None:
+                own = own.take(keep)
+        elif self.causal or self.window is not None:
+            raise ValueError("causal and window need to know where the tokens lie: pass grid")
+        return own if shared is None else combine(shared, own)
+
+    def _project(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """q (B, H, Nq, D) and k, v (B, H, Nk, D), q and k normalised."""
+        if context is None:
+            q, k, v = rearrange(
+                self.qkv(x), "b n (three h d) -> three b h n d", three=3, h=self.num_heads
+            ).unbind(0)
+        else:
+            dim = self.qkv.in_features
+            weight, bias = self.qkv.weight, self.qkv.bias
+            q = F.linear(x, weight[:dim], None if bias is None else bias[:dim])
+            q = rearrange(q, "b n (h d) -> b h n d", h=self.num_heads)
+            k, v = rearrange(
+                F.linear(context, weight[dim:], None if bias is None else bias[dim:]),
+                "b n (two h d) -> two b h n d",
+                two=2,
+                h=self.num_heads,
+            ).unbind(0)
+        return self.q_norm(q), self.k_norm(k), v
+
+    def _visible(
+        self, visible: Tensor | None, key_visible: Tensor | None, q: Tensor, k: Tensor
+    ) -> Tensor | None:
+        if visible is not None:
+            visible = as_batch_head(visible, q.shape[0], self.num_heads)
+        if key_visible is not None and key_visible.shape != (q.shape[0], k.shape[2]):
+            raise ValueError(
+                f"key_visible must be (batch, keys) = {(q.shape[0], k.shape[2])}, got {tuple(key_visible.shape)}"
+            )
+        return intersect(visible, None if key_visible is None else padding(key_visible))
+
+
+class Block(nn.Module):
+    """Pre-norm transformer block; names and order of operations as in timm's ``Block``.
+
+    Args:
+        dim, num_heads: C and H.
+        attention: further arguments of :class:`RelativeMultiheadAttention`.
+        mlp_ratio: hidden width of the MLP over C.
+        init_values: initial LayerScale; None for none.
+        proj_drop, drop_path: dropout after projections, stochastic depth.
+        norm_layer, act_layer, mlp_layer: factories, timm's by default.
+        scale_mlp_norm: a norm inside the MLP.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int,
+        *,
+        attention: dict[str, Any] | None = None,
+        mlp_ratio: float = 4.0,
+        init_values: float | None = None,
+        proj_drop: float = 0.0,
+        drop_path: float = 0.0,
+        proj_bias: bool = True,
+        norm_layer: NormLayer = nn.LayerNorm,
+        act_layer: Callable[..., nn.Module] = nn.GELU,
+        mlp_layer: Callable[..., nn.Module] = Mlp,
+        scale_mlp_norm: bool = False,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.norm1 = norm_layer(dim, **factory)
+        self.attn = RelativeMultiheadAttention(
+            dim,
+            num_heads,
+            proj_drop=proj_drop,
+            proj_bias=proj_bias,
+            norm_layer=norm_layer,
+            **(attention or {}),
+            **factory,
+        )
+        self.ls1 = LayerScale(dim, init_values=init_values, **factory) if init_values else nn.Identity()
+        self.drop_path1 = DropPath(drop_path) if drop_path > 0 else nn.Identity()
+        self.norm2 = norm_layer(dim, **factory)
+        self.mlp = mlp_layer(
+            in_features=dim,
+            hidden_features=int(dim * mlp_ratio),
+            act_layer=act_layer,
+            norm_layer=norm_layer if scale_mlp_norm else None,
+            bias=proj_bias,
+            drop=proj_drop,
+            **factory,
+        )
+        self.ls2 = LayerScale(dim, init_values=init_values, **factory) if init_values else nn.Identity()
+        self.drop_path2 = DropPath(drop_path) if drop_path > 0 else nn.Identity()
+
+    def forward(
+        self,
+        x: Tensor,
+        grid: TokenGrid | None = None,
+        shared: PositionTerms | None = None,
+        keep: Tensor | None = None,
+        key_visible: Tensor | None = None,
+    ) -> Tensor:
+        """Args as in :meth:`RelativeMultiheadAttention.forward`; returns (B, N, C)."""
+        attended = self.attn(self.norm1(x), grid, shared=shared, keep=keep, key_visible=key_visible)
+        x = x + self.drop_path1(self.ls1(attended))
+        return x + self.drop_path2(self.ls2(self.mlp(self.norm2(x))))
+
+
+def as_grid(grid: TokenGrid | tuple[int, ...] | int | None) -> TokenGrid | None:
+    """A size as a grid without prefix tokens; grids and None as they are."""
+    if grid is None or isinstance(grid, TokenGrid):
+        return grid
+    return TokenGrid((grid,) if isinstance(grid, int) else tuple(grid))
+
+
+def _check_length(name: str, tokens: Tensor, grid: TokenGrid) -> None:
+    length = tokens.shape[1]
+    if type(length) is int and all(type(size) is int for size in grid.size) and length != grid.num_tokens:
+        raise ValueError(
+            f"{name} has {length} tokens, but its grid {grid.size} with {grid.num_prefix} prefix tokens has "
+            f"{grid.num_tokens}: pass the grid the tokens lie on"
+        )
