@@ -1,0 +1,91 @@
+"""From a ``DataConfig`` to a ``DataBundle``."""
+
+from __future__ import annotations
+
+from .augment import Augmentation
+from .bad_images import BadImages
+from .bundle import DataBundle
+from .config import DataConfig
+from .errors import DataNotFoundError
+from .preprocessing import Preprocessing
+from .samples import ImageSamples
+from .sources import SOURCES, DataSource, LabelledImages, SubsetImages
+from .split import stratified_split
+
+__all__ = ["build_data", "build_preprocessing"]
+
+
+def build_data(config: DataConfig, *, img_size: tuple[int, int], in_chans: int, seed: int) -> DataBundle:
+    """Find, check and split the data of ``config``.
+
+    Args:
+        config: the data options; its own ``img_size`` has been given to the model and is not looked at here.
+        img_size: (height, width) the model takes, pixels.
+        in_chans: channels the model takes, 1 or 3.
+        seed: the training seed; augmentation draws depend on it, splits do not.
+
+    Raises:
+        DataNotFoundError: the data is missing, incomplete or empty.
+        ValueError: an option does not fit the data.
+    """
+    source = SOURCES[config.name](config)
+    preprocessing = build_preprocessing(config, source, img_size=img_size, in_chans=in_chans)
+    train, val, words = _splits(config, source)
+    skip = config.on_bad_image == "skip"
+    bundle = DataBundle(
+        train=ImageSamples(
+            train, Augmentation(config.augment, preprocessing), seed=seed, skip_bad=skip, replace_bad=True
+        ),
+        val=ImageSamples(
+            val, Augmentation("none", preprocessing), seed=seed, skip_bad=skip, replace_bad=False
+        ),
+        class_names=source.class_names,
+        preprocessing=preprocessing,
+        bad_images=BadImages(config.max_bad_images),
+        split=words,
+    )
+    bundle.check_labels(bundle.num_classes)
+    return bundle
+
+
+def build_preprocessing(
+    config: DataConfig, source: DataSource, *, img_size: tuple[int, int], in_chans: int
+) -> Preprocessing:
+    """The evaluation treatment: the source's own values where the config gives none."""
+    return Preprocessing(
+        img_size=(img_size[0], img_size[1]),
+        in_chans=in_chans,
+        mean=_per_channel(config.mean or source.mean, in_chans),
+        std=_per_channel(config.std or source.std, in_chans),
+        crop_pct=config.crop_pct or source.crop_pct,
+        interpolation=config.interpolation or source.interpolation,
+        background=config.background,
+        max_pixels=config.max_pixels,
+    )
+
+
+def _per_channel(values: tuple[float, ...], channels: int) -> tuple[float, ...]:
+    """Statistics of grey images repeat over colours; those of colour images average to one of grey."""
+    if len(values) == channels:
+        return tuple(values)
+    if len(values) == 1:
+        return (values[0],) * channels
+    return (sum(values) / len(values),) * channels
+
+
+def _splits(config: DataConfig, source: DataSource) -> tuple[LabelledImages, LabelledImages, str]:
+    train, val = source.train, source.val
+    if len(train.labels) == 0:
+        raise DataNotFoundError(f"data.name={config.name} path={config.path!r} has no training images")
+    held_out = ""
+    if val is None:
+        rest, chosen = stratified_split(train.labels, config.val_fraction, config.split_seed)
+        train, val = SubsetImages(train, rest), SubsetImages(train, chosen)
+        held_out = f" (stratified split, {config.val_fraction:.0%} held out, split_seed={config.split_seed})"
+    if len(val.labels) == 0:
+        raise DataNotFoundError(f"data.name={config.name} path={config.path!r} has no validation images")
+    if config.fraction < 1:
+        _, chosen = stratified_split(train.labels, config.fraction, config.split_seed)
+        train = SubsetImages(train, chosen)
+    words = f"{config.name}: {len(train.labels)} training and {len(val.labels)} validation images{held_out}"
+    return train, val, words

@@ -1,0 +1,48 @@
+"""Everything a run needs to know about its data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .bad_images import BadImages
+from .preprocessing import Preprocessing
+from .samples import ImageSamples
+
+__all__ = ["DataBundle"]
+
+
+@dataclass(frozen=True)
+class DataBundle:
+    """Training and validation samples, their classes and their treatment.
+
+    ``split`` says in words what is trained and what is validated on. ``bad_images`` fills while loaders run.
+    """
+
+    train: ImageSamples
+    val: ImageSamples
+    class_names: list[str]
+    preprocessing: Preprocessing
+    bad_images: BadImages
+    split: str
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.class_names)
+
+    def to_device_batch(self, images: Tensor, device: torch.device | str) -> Tensor:
+        """uint8 (B, C, H, W) from a loader to normalised float32 on ``device``."""
+        return self.preprocessing.normalize(images.to(device, non_blocking=True))
+
+    def check_labels(self, num_classes: int) -> None:
+        """Raise ``ValueError`` if a label does not fit a model with ``num_classes`` outputs."""
+        for split, samples in (("training", self.train), ("validation", self.val)):
+            labels = np.asarray(samples.labels)
+            if len(labels) and (labels.min() < 0 or labels.max() >= num_classes):
+                raise ValueError(
+                    f"{split} labels are {labels.min()}..{labels.max()}, "
+                    f"the model has num_classes={num_classes} (expected 0..{num_classes - 1})"
+                )

@@ -1,0 +1,21 @@
+"""The errors of the data side; each message is one line that says what was found and what is expected."""
+
+from __future__ import annotations
+
+__all__ = ["BadImageError", "DataNotFoundError"]
+
+
+class DataNotFoundError(ValueError):
+    """Data is missing or incomplete: the message says where it was looked for and how to get it."""
+
+
+class BadImageError(ValueError):
+    """One image cannot be read: ``name`` is its path (or its place in an archive), ``reason`` says why."""
+
+    def __init__(self, name: str, reason: str):
+        super().__init__(f"cannot read image {name}: {reason}")
+        self.name = name
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[BadImageError], tuple[str, str]]:
+        return BadImageError, (self.name, self.reason)

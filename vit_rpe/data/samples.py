@@ -1,0 +1,104 @@
+"""Map-style data sets: a key in, eight-bit pixels and a label out.
+
+B is the batch size, C, H, W what the model takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from .augment import Augmentation
+from .errors import BadImageError
+from .sources.base import LabelledImages
+
+__all__ = ["Batch", "ImageSamples"]
+
+_READ_ERRORS = (OSError, ValueError, SyntaxError, EOFError, ArithmeticError, IndexError, TypeError)
+
+
+class Batch(NamedTuple):
+    """``images`` (B, C, H, W) uint8, ``labels`` (B,) int64; ``bad``: (name, reason) of unreadable images."""
+
+    images: Tensor
+    labels: Tensor
+    bad: tuple[tuple[str, str], ...] = ()
+
+
+class ImageSamples(Dataset):
+    """Labelled images with their treatment.
+
+    A key is a sample number, or (epoch, sample number) so that the epoch reaches loader processes that
+    outlive it. With ``skip_bad`` an unreadable training image is replaced by the next readable one (every
+    batch stays full and every process makes the same number of steps); an unreadable evaluation image is left
+    out.
+    """
+
+    def __init__(
+        self,
+        images: LabelledImages,
+        augmentation: Augmentation,
+        *,
+        seed: int,
+        skip_bad: bool,
+        replace_bad: bool,
+    ):
+        self.images = images
+        self.labels = images.labels
+        self.augmentation = augmentation
+        self.seed = seed
+        self.skip_bad = skip_bad
+        self.replace_bad = replace_bad
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, key: int | tuple[int, int]) -> tuple[Tensor, int]:
+        """uint8 (C, H, W) and the label. Raises ``BadImageError``."""
+        epoch, index = key if isinstance(key, tuple) else (0, int(key))
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"sample {index} of {len(self)}")
+        index %= len(self)
+        pixels = self._pixels(epoch, index)
+        return torch.from_numpy(pixels.transpose(2, 0, 1).copy()), int(self.labels[index])
+
+    def __getitems__(self, keys: Sequence[int | tuple[int, int]]) -> Batch:
+        """The whole batch at once, written into one array; what a ``DataLoader`` asks for."""
+        preprocessing = self.augmentation.preprocessing
+        images = np.empty((len(keys), preprocessing.in_chans, *preprocessing.img_size), dtype=np.uint8)
+        labels = np.empty(len(keys), dtype=np.int64)
+        bad: list[tuple[str, str]] = []
+        count = 0
+        for key in keys:
+            epoch, index = key if isinstance(key, tuple) else (0, int(key))
+            pixels, index = self._readable(epoch, index, bad)
+            if pixels is not None:
+                images[count] = pixels.transpose(2, 0, 1)
+                labels[count] = self.labels[index]
+                count += 1
+        return Batch(torch.from_numpy(images[:count]), torch.from_numpy(labels[:count]), tuple(bad))
+
+    def _readable(self, epoch: int, index: int, bad: list[tuple[str, str]]) -> tuple[np.ndarray | None, int]:
+        for step in range(len(self)):
+            candidate = (index + step) % len(self)
+            try:
+                return self._pixels(epoch, candidate), candidate
+            except BadImageError as error:
+                if not self.skip_bad:
+                    raise
+                bad.append((error.name, error.reason))
+            if not self.replace_bad:
+                return None, index
+        raise ValueError(f"not one of the {len(self)} images can be read; the last error: {bad[-1]}")
+
+    def _pixels(self, epoch: int, index: int) -> np.ndarray:
+        try:
+            return self.augmentation(self.images.image(index), (self.seed, epoch, index))
+        except _READ_ERRORS as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise BadImageError(self.images.name(index), reason) from error

@@ -1,0 +1,95 @@
+"""What every data source gives: labelled images by number, and what is known about the set as a whole.
+
+N is the number of images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["ArrayImages", "DataSource", "FileImages", "LabelledImages", "SubsetImages"]
+
+
+class LabelledImages(Protocol):
+    """Random access to N images; picklable, so that loader processes can hold it."""
+
+    @property
+    def labels(self) -> np.ndarray:
+        """(N,) int64 class numbers."""
+
+    def image(self, index: int) -> Any:
+        """Image ``index`` as anything ``Preprocessing`` takes: array, path, binary file, Pillow image."""
+
+    def name(self, index: int) -> str:
+        """Where image ``index`` comes from, for messages."""
+
+
+@dataclass(frozen=True)
+class ArrayImages:
+    """Images held in memory: ``images`` (N, h, w) or (N, h, w, C) uint8."""
+
+    images: np.ndarray
+    labels: np.ndarray
+    origin: str
+
+    def image(self, index: int) -> np.ndarray:
+        return self.images[index]
+
+    def name(self, index: int) -> str:
+        return f"{self.origin}[{index}]"
+
+
+@dataclass(frozen=True)
+class FileImages:
+    """One file per image."""
+
+    paths: Sequence[Path]
+    labels: np.ndarray
+
+    def image(self, index: int) -> Path:
+        return self.paths[index]
+
+    def name(self, index: int) -> str:
+        return str(self.paths[index])
+
+
+@dataclass(frozen=True)
+class SubsetImages:
+    """The images ``indices`` (M,) of another set, in that order."""
+
+    whole: LabelledImages
+    indices: np.ndarray
+
+    @property
+    def labels(self) -> np.ndarray:
+        return self.whole.labels[self.indices]
+
+    def image(self, index: int) -> Any:
+        return self.whole.image(int(self.indices[index]))
+
+    def name(self, index: int) -> str:
+        return self.whole.name(int(self.indices[index]))
+
+
+@dataclass(frozen=True)
+class DataSource:
+    """A whole data set. ``val`` None means: hold out a share of ``train``.
+
+    ``mean`` and ``std`` are on the 0..1 scale; ``crop_pct`` and ``interpolation`` are the evaluation
+    defaults.
+    """
+
+    train: LabelledImages
+    val: LabelledImages | None
+    class_names: list[str]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    crop_pct: float = 1.0
+    interpolation: str = "bicubic"
