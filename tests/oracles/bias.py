@@ -1,0 +1,23 @@
+"""Swin, arXiv 2103.14030 eq. 4: one entry per joint offset, clipped per axis."""
+
+from tests.oracles._pair import Answer, Pair, clamp
+from vit_rpe.encodings import PositionEncoding
+
+CHANGES: dict = {
+    "max_distance": [{"max_distance": 0}, {"max_distance": 1}],
+    "share_heads": [{"share_heads": True}],
+    "init_std": [{"init_std": 0.5}],
+    "prefix": [{"prefix": "learned"}, {"prefix": "learned", "share_heads": True}],
+}
+
+
+def answer(encoding: PositionEncoding, pair: Pair) -> Answer:
+    head = pair.head if encoding.table.shape[0] > 1 else 0
+    if pair.delta is None:
+        learned = encoding.prefix_bias
+        return Answer(pair.content if learned is None else pair.content + learned[head, pair.prefix_case])
+    entry = encoding.table[head]
+    for delta in pair.delta:
+        largest = (entry.shape[0] - 1) // 2
+        entry = entry[clamp(delta, -largest, largest) + largest]
+    return Answer(pair.content + entry)
