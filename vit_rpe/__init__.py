@@ -7,6 +7,8 @@
 from vit_rpe.attention import attend, attention_weights
 from vit_rpe.encodings import PositionEncoding, create_encoding, list_encodings
 from vit_rpe.geometry import TokenGrid
+from vit_rpe.layers import RelativeMultiheadAttention
+from vit_rpe.models import VisionTransformer
 from vit_rpe.terms import PositionTerms
 
 __version__ = "0.1.0"
@@ -14,7 +16,9 @@ __version__ = "0.1.0"
 __all__ = [
     "PositionEncoding",
     "PositionTerms",
+    "RelativeMultiheadAttention",
     "TokenGrid",
+    "VisionTransformer",
     "__version__",
     "attend",
     "attention_weights",

@@ -13,12 +13,11 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from einops import rearrange
-from timm.layers import DropPath, LayerScale, Mlp
+from timm.layers import DropPath, LayerNorm, LayerScale, Mlp
 from torch import Tensor, nn
 
 from vit_rpe.attention import KERNELS, attend, attention_weights
-from vit_rpe.encodings._base import Spec
-from vit_rpe.encodings.combined import create_position
+from vit_rpe.encodings import Spec, create_position, resized_position
 from vit_rpe.geometry import Device, TokenGrid
 from vit_rpe.masks import as_batch_head, causal, intersect, neighbourhood, padding
 from vit_rpe.suggest import unknown_name
@@ -28,7 +27,12 @@ NormLayer = Callable[..., nn.Module]
 
 
 def geometry_mask(
-    q: TokenGrid, k: TokenGrid, *, is_causal: bool, window: int | tuple[int, ...] | None, device: Device = None
+    q: TokenGrid,
+    k: TokenGrid,
+    *,
+    is_causal: bool,
+    window: int | tuple[int, ...] | None,
+    device: Device = None,
 ) -> Tensor | None:
     """The bool (Nq, Nk) mask of ``causal`` and ``window`` together; None when neither is asked for."""
     return intersect(
@@ -76,7 +80,7 @@ class RelativeMultiheadAttention(nn.Module):
         proj_bias: bool = True,
         qk_norm: bool = False,
         scale_norm: bool = False,
-        norm_layer: NormLayer = nn.LayerNorm,
+        norm_layer: NormLayer = LayerNorm,
         logit_clip: float | None = None,
         attn_impl: str = "auto",
         depth_index: int | None = None,
@@ -167,10 +171,14 @@ class RelativeMultiheadAttention(nn.Module):
         out = self.proj_drop(self.proj(self.norm(rearrange(out, "b h n d -> b n (h d)"))))
         if not need_weights:
             return out
-        weights = attention_weights(
-            q, k, terms, scale=self.scale, visible=seen, logit_clip=self.logit_clip
-        )
+        weights = attention_weights(q, k, terms, scale=self.scale, visible=seen, logit_clip=self.logit_clip)
         return out, weights
+
+    def set_grid(self, grid: TokenGrid) -> None:
+        """Make another grid the native one; the encoding's tables are resampled."""
+        self.grid = grid
+        if self.rpe is not None:
+            self.rpe = resized_position(self.rpe, grid)
 
     def position_terms(
         self,
@@ -204,9 +212,7 @@ class RelativeMultiheadAttention(nn.Module):
     def _project(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """q (B, H, Nq, D) and k, v (B, H, Nk, D), q and k normalised."""
         if context is None:
-            q, k, v = rearrange(
-                self.qkv(x), "b n (three h d) -> three b h n d", three=3, h=self.num_heads
-            ).unbind(0)
+            q, k, v = rearrange(self.qkv(x), "b n (three h d) -> three b h n d", three=3, h=self.num_heads).unbind(0)
         else:
             dim = self.qkv.in_features
             weight, bias = self.qkv.weight, self.qkv.bias
@@ -220,9 +226,7 @@ class RelativeMultiheadAttention(nn.Module):
             ).unbind(0)
         return self.q_norm(q), self.k_norm(k), v
 
-    def _visible(
-        self, visible: Tensor | None, key_visible: Tensor | None, q: Tensor, k: Tensor
-    ) -> Tensor | None:
+    def _visible(self, visible: Tensor | None, key_visible: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
         if visible is not None:
             visible = as_batch_head(visible, q.shape[0], self.num_heads)
         if key_visible is not None and key_visible.shape != (q.shape[0], k.shape[2]):
@@ -256,7 +260,7 @@ class Block(nn.Module):
         proj_drop: float = 0.0,
         drop_path: float = 0.0,
         proj_bias: bool = True,
-        norm_layer: NormLayer = nn.LayerNorm,
+        norm_layer: NormLayer = LayerNorm,
         act_layer: Callable[..., nn.Module] = nn.GELU,
         mlp_layer: Callable[..., nn.Module] = Mlp,
         scale_mlp_norm: bool = False,

@@ -47,9 +47,7 @@ def causal(q: TokenGrid, k: TokenGrid, device: Device = None) -> Tensor:
     return _pad_prefix(visible, q, k, to_prefix=True, from_prefix=False)
 
 
-def neighbourhood(
-    q: TokenGrid, k: TokenGrid, radius: int | tuple[int, ...], device: Device = None
-) -> Tensor:
+def neighbourhood(q: TokenGrid, k: TokenGrid, radius: int | tuple[int, ...], device: Device = None) -> Tensor:
     """Keys whose offset is at most ``radius`` along every axis, bool (Nq, Nk); the window is cut at the border.
 
     Prefix tokens see all and are seen by all.

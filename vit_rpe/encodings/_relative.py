@@ -7,6 +7,7 @@ Sq/Sk one axis of the query/key grid, Pq/Pk grid tokens, Nq/Nk with prefix.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -22,6 +23,37 @@ PREFIX_CHOICES = ("zero", "learned")
 def clipped_index(q: TokenGrid, k: TokenGrid, axis: int, max_distance: int, device: Device = None) -> Tensor:
     """Table row of every pair along one axis, clip(delta) + M, int64 (Sq, Sk): saturates, never wraps."""
     return axis_offsets(q, k, axis, device).clamp(-max_distance, max_distance) + max_distance
+
+
+def distinct_offsets(
+    q: TokenGrid, k: TokenGrid, axis: int, device: Device = None, *, limit: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """All offsets between the first and the last that occur along one axis, and where each pair finds its own.
+
+    For tables computed from parameters: R of them (Sq + Sk - 1 for neighbouring tokens) instead of one a pair.
+
+    Args:
+        limit: offsets farther than this count as it.
+
+    Returns:
+        int64 offsets (R,), rising by 1, and int64 index (Sq, Sk) into them.
+    """
+    last_q = q.origin[axis] + (q.size[axis] - 1) * q.steps[axis]
+    last_k = k.origin[axis] + (k.size[axis] - 1) * k.steps[axis]
+    low, high = q.origin[axis] - last_k, last_q - k.origin[axis]
+    delta = axis_offsets(q, k, axis, device)
+    if limit is not None:
+        low, high = (torch.sym_max(-limit, torch.sym_min(limit, end)) for end in (low, high))
+        delta = delta.clamp(-limit, limit)
+    return torch.arange(high - low + 1, device=device) + low, delta - low
+
+
+def project(values: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Linear layer in at least float32, autocast or not: positions are never rounded to low precision."""
+    dtype = torch.promote_types(weight.dtype, torch.float32)
+    kind = values.device.type
+    with nullcontext() if kind == "meta" else torch.autocast(kind, enabled=False):  # meta has no autocast
+        return F.linear(values.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype))
 
 
 def table_bias(table: Tensor, q: TokenGrid, k: TokenGrid, max_distance: Sequence[int]) -> Tensor:
@@ -62,6 +94,18 @@ def with_prefix(grid_bias: Tensor, q: TokenGrid, k: TokenGrid, prefix_bias: Tens
     corner = between.expand(heads, q.num_prefix, k.num_prefix)
     top = torch.cat([corner, to_patch.expand(heads, q.num_prefix, k.num_patches)], dim=2)
     return torch.cat([top, torch.cat([left, grid_bias], dim=2)], dim=1)
+
+
+def prefix_alone(q: TokenGrid, k: TokenGrid, prefix_bias: Tensor | None) -> Tensor | None:
+    """The prefix entries with 0 for all grid pairs, (H, Nq, Nk) in at least float32; None if there is nothing to add.
+
+    For encodings whose grid part is not a dense bias.
+    """
+    if prefix_bias is None or q.num_prefix + k.num_prefix == 0:
+        return None
+    prefix_bias = prefix_bias.to(torch.promote_types(prefix_bias.dtype, torch.float32))
+    empty = prefix_bias.new_zeros(prefix_bias.shape[0], q.num_patches, k.num_patches)
+    return with_prefix(empty, q, k, prefix_bias)
 
 
 def prefix_parameter(prefix: str, num_rows: int, grid: TokenGrid) -> nn.Parameter | None:

@@ -20,9 +20,9 @@ from vit_rpe.encodings._base import (
 from vit_rpe.encodings._relative import (
     PREFIX_CHOICES,
     clipped_index,
+    prefix_alone,
     prefix_parameter,
     resample_on_load,
-    with_prefix,
 )
 from vit_rpe.geometry import Device, TokenGrid
 from vit_rpe.terms import AxisBias, PositionTerms
@@ -64,9 +64,7 @@ class AxialBias(PositionEncoding):
         for axis, distance in enumerate(self.max_distance):
             self.register_parameter(f"table_{axis}", nn.Parameter(torch.empty(rows, 2 * distance + 1)))
         self.prefix_bias = prefix_parameter(prefix, rows, grid)
-        resample_on_load(
-            self, {f"table_{axis}": (1,) for axis in range(grid.ndim)}, exact=max_distance is None
-        )
+        resample_on_load(self, {f"table_{axis}": (1,) for axis in range(grid.ndim)}, exact=max_distance is None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -79,10 +77,5 @@ class AxialBias(PositionEncoding):
             table = at_least_float32(getattr(self, f"table_{axis}"))
             index = clipped_index(q, k, axis, distance, table.device)
             parts.append(AxisBias(table.index_select(1, index.flatten()).reshape(-1, *index.shape), axis))
-        prefix = None
-        if self.prefix_bias is not None and q.num_prefix + k.num_prefix > 0:
-            empty = self.prefix_bias.new_zeros(
-                self.prefix_bias.shape[0], q.num_patches, k.num_patches, dtype=parts[0].bias.dtype
-            )
-            prefix = with_prefix(empty, q, k, self.prefix_bias)
+        prefix = prefix_alone(q, k, self.prefix_bias)
         return PositionTerms(axis_bias=tuple(parts), bias=prefix, grids=(q, k))

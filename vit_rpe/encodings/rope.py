@@ -46,9 +46,7 @@ class Rope(PositionEncoding):
         ValueError: ``head_dim`` does not split into pairs for every axis, or ``base`` is not positive.
     """
 
-    def __init__(
-        self, num_heads: int, head_dim: int, grid: TokenGrid, *, base: float | None = None
-    ) -> None:
+    def __init__(self, num_heads: int, head_dim: int, grid: TokenGrid, *, base: float | None = None) -> None:
         super().__init__(num_heads, head_dim, grid)
         if head_dim % (2 * grid.ndim) != 0:
             raise ValueError(

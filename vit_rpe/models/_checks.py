@@ -1,0 +1,27 @@
+"""Checks of image, patch and pooling options, each with one clear sentence."""
+
+from __future__ import annotations
+
+from vit_rpe.suggest import unknown_name
+
+POOLS = ("", "avg", "avgmax", "max", "token", "map")
+
+
+def check_divides(img_size: int | tuple[int, int], patch_size: int | tuple[int, int], padded: bool = False) -> None:
+    """Raise ValueError unless both sides of the image are whole patches (or ``padded`` to be)."""
+    image = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
+    patch = (patch_size, patch_size) if isinstance(patch_size, int) else tuple(patch_size)
+    if len(image) != 2 or len(patch) != 2 or any(p < 1 for p in patch) or any(s < 1 for s in image):
+        raise ValueError(f"img_size and patch_size must be positive pixels, got {img_size} and {patch_size}")
+    if not padded and any(side % step != 0 for side, step in zip(image, patch, strict=True)):
+        raise ValueError(
+            f"image height and width must be divisible by the patch, got img_size={image} and patch_size={patch}"
+        )
+
+
+def check_pool(global_pool: str, class_token: bool) -> None:
+    """Raise ValueError for an unknown pooling, or token pooling without a class token."""
+    if global_pool not in POOLS:
+        raise unknown_name("global_pool", global_pool, POOLS)
+    if global_pool == "token" and not class_token:
+        raise ValueError("global_pool='token' needs class_token=True; got class_token=False")

@@ -1,0 +1,70 @@
+"""Where a model keeps its encodings, and what it computes once for all layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vit_rpe.encodings import Spec, create_encoding, encoding_options, parse_specs
+from vit_rpe.geometry import Device, TokenGrid
+from vit_rpe.layers import geometry_mask
+from vit_rpe.terms import PositionTerms
+
+Specs = list[dict[str, Any]]
+
+
+def split_by_lifetime(
+    rpe: Spec | Sequence[Spec] | None, grid: TokenGrid, *, shared: bool, num_heads: int, dim: int
+) -> tuple[Specs, Specs]:
+    """Which encodings are called once per forward, and which live in every layer.
+
+    Once: those without parameters, and with ``shared`` all; but those that differ by layer always live in the layers.
+
+    Raises:
+        ValueError: an unknown name or option, or a width that does not split into heads.
+    """
+    if dim % num_heads != 0:
+        raise ValueError(f"embed_dim must be divisible by num_heads, got {dim} and {num_heads}")
+    once: Specs = []
+    layerwise: Specs = []
+    for spec in parse_specs(rpe):
+        probe = create_encoding(spec, num_heads, dim // num_heads, grid, device="meta")
+        by_layer = "depth_index" in encoding_options(spec["name"])
+        parameterless = next(probe.parameters(), None) is None
+        (once if not by_layer and (shared or parameterless) else layerwise).append(spec)
+    return once, layerwise
+
+
+def mask_terms(
+    attn_mask: Tensor | None,
+    grid: TokenGrid,
+    *,
+    causal: bool,
+    window: int | tuple[int, ...] | None,
+    device: Device,
+) -> PositionTerms:
+    """The model's own masks and the caller's, as terms.
+
+    Args:
+        attn_mask: timm's convention, bool (True = may see) or a float bias; (N, N), (B, N, N) or (B, H or 1, N, N).
+
+    Raises:
+        ValueError: another number of axes.
+    """
+    visible = geometry_mask(grid, grid, is_causal=causal, window=window, device=device)
+    if attn_mask is None:
+        return PositionTerms(visible=visible)
+    if attn_mask.ndim not in (2, 3, 4):
+        raise ValueError(f"attn_mask must be (N, N), (B, N, N) or (B, heads, N, N), got {tuple(attn_mask.shape)}")
+    if attn_mask.ndim < 4:
+        attn_mask = attn_mask[(None, None) if attn_mask.ndim == 2 else (slice(None), None)]
+    if attn_mask.dtype != torch.bool:
+        # -inf hides a key; as a mask it also covers rows that hide every key
+        return PositionTerms(
+            bias=attn_mask.masked_fill(attn_mask == float("-inf"), 0.0),
+            visible=attn_mask.ne(float("-inf")) if visible is None else visible & attn_mask.ne(float("-inf")),
+        )
+    return PositionTerms(visible=attn_mask if visible is None else visible & attn_mask)
