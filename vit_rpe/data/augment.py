@@ -58,9 +58,7 @@ class Augmentation:
 
 
 def _pipeline(preset: str, preprocessing: Preprocessing) -> Any:
-    os.environ.setdefault(
-        "NO_ALBUMENTATIONS_UPDATE", "1"
-    )  # else the import asks the network for a newer version
+    os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")  # else the import asks the network for a newer version
     import albumentations as A
     import cv2
 
@@ -69,9 +67,7 @@ def _pipeline(preset: str, preprocessing: Preprocessing) -> Any:
     fill = tuple(round(255 * mean) for mean in preprocessing.mean)
     flip = A.HorizontalFlip(p=0.5)
     shift = [
-        A.PadIfNeeded(
-            height + 2 * (height // 8), width + 2 * (width // 8), border_mode=cv2.BORDER_REFLECT_101
-        ),
+        A.PadIfNeeded(height + 2 * (height // 8), width + 2 * (width // 8), border_mode=cv2.BORDER_REFLECT_101),
         A.RandomCrop(height, width),
     ]
     crop = A.RandomResizedCrop(

@@ -36,9 +36,7 @@ def build_data(config: DataConfig, *, img_size: tuple[int, int], in_chans: int, 
         train=ImageSamples(
             train, Augmentation(config.augment, preprocessing), seed=seed, skip_bad=skip, replace_bad=True
         ),
-        val=ImageSamples(
-            val, Augmentation("none", preprocessing), seed=seed, skip_bad=skip, replace_bad=False
-        ),
+        val=ImageSamples(val, Augmentation("none", preprocessing), seed=seed, skip_bad=skip, replace_bad=False),
         class_names=source.class_names,
         preprocessing=preprocessing,
         bad_images=BadImages(config.max_bad_images),

@@ -120,9 +120,7 @@ class DataConfig:
         background = self.background
         _check("background", background, all(0 <= part <= 255 for part in background), "three of 0..255")
         mixes = self.mixup > 0 or self.cutmix > 0
-        _check(
-            "batch_size", self.batch_size, not mixes or self.batch_size % 2 == 0, "even with mixup or cutmix"
-        )
+        _check("batch_size", self.batch_size, not mixes or self.batch_size % 2 == 0, "even with mixup or cutmix")
 
 
 def _check(key: str, given: object, good: bool, expected: str) -> None:

@@ -28,9 +28,7 @@ class BatchMixer:
     ) -> tuple[Tensor, Tensor]:
         """Mixed images (in place) and targets (B, num_classes) that sum to 1."""
         if len(images) % 2:
-            raise ValueError(
-                f"a batch of {len(images)} images cannot be mixed in pairs; expected an even number"
-            )
+            raise ValueError(f"a batch of {len(images)} images cannot be mixed in pairs; expected an even number")
         before = np.random.get_state()  # noqa: NPY002 - the state timm draws from
         np.random.seed(key_number("mix", seed, epoch, batch, rank) % 2**32)  # noqa: NPY002
         try:

@@ -45,9 +45,7 @@ def to_pil(image: Image.Image | np.ndarray | str | Path | Any, *, max_pixels: in
     else:
         opened = Image.open(image)
     if opened.width * opened.height > max_pixels:
-        raise ValueError(
-            f"{opened.width} x {opened.height} pixels, at most {max_pixels} are allowed (max_pixels)"
-        )
+        raise ValueError(f"{opened.width} x {opened.height} pixels, at most {max_pixels} are allowed (max_pixels)")
     return opened
 
 

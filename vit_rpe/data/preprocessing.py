@@ -55,9 +55,7 @@ class Preprocessing:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, numbers and strings."""
-        return {
-            key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()
-        }
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Preprocessing:
@@ -65,9 +63,10 @@ class Preprocessing:
         known = [field.name for field in fields(cls)]
         for key in values:
             check_choice("preprocessing key", key, known)
-        return cls(
-            **{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
-        )
+        given: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
+        }
+        return cls(**given)
 
     def __call__(self, image: Image.Image | np.ndarray | str | Path) -> Tensor:
         """Image (or path, or uint8 array (h, w, channels)) to a normalised float tensor (C, H, W)."""

@@ -5,14 +5,12 @@ N is the number of images.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from .paths import PathTable
 
 __all__ = ["ArrayImages", "DataSource", "FileImages", "LabelledImages", "SubsetImages"]
 
@@ -50,14 +48,14 @@ class ArrayImages:
 class FileImages:
     """One file per image."""
 
-    paths: Sequence[Path]
+    paths: PathTable
     labels: np.ndarray
 
-    def image(self, index: int) -> Path:
+    def image(self, index: int) -> str:
         return self.paths[index]
 
     def name(self, index: int) -> str:
-        return str(self.paths[index])
+        return self.paths[index]
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
-"""Handwritten digits, 1,797 grey images of 8x8, shipped inside scikit-learn (UCI "Optical Recognition of
-Handwritten Digits", E. Alpaydin and C. Kaynak, 1998). No download."""
+"""Handwritten digits: 1,797 grey images of 8x8 that ship inside scikit-learn, no download.
+
+From the UCI set "Optical Recognition of Handwritten Digits" (E. Alpaydin and C. Kaynak, 1998).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ import numpy as np
 
 from ..config import DataConfig
 from .base import ArrayImages, DataSource
+from .statistics import DIGITS
 
 __all__ = ["digits"]
 
@@ -17,10 +20,11 @@ def digits(config: DataConfig) -> DataSource:
 
     data = load_digits()
     images = ((data.images.astype(np.int64) * 255 + 8) // 16).astype(np.uint8)
+    mean, std = DIGITS
     return DataSource(
         train=ArrayImages(images, data.target.astype(np.int64), "digits"),
         val=None,
         class_names=[str(name) for name in data.target_names],
-        mean=(0.3053,),
-        std=(0.3761,),
+        mean=mean,
+        std=std,
     )
