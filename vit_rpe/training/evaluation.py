@@ -1,0 +1,96 @@
+"""Metrics over a set of labelled images, by torchmetrics; several processes count every sample once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torchmetrics import MetricCollection, SumMetric
+from torchmetrics.classification import (
+    MulticlassAccuracy,
+    MulticlassCalibrationError,
+    MulticlassConfusionMatrix,
+)
+
+__all__ = ["Evaluation", "evaluate"]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Results over ``count`` samples.
+
+    ``loss`` is the plain cross-entropy; ``top1``, ``top5`` (the best ``min(5, classes)``) and ``calibration_error``
+    (15 bins, l1) lie between 0 and 1. ``confusion`` (C, C) counts true class by predicted class, if asked for.
+    """
+
+    count: int
+    loss: float
+    top1: float
+    top5: float
+    calibration_error: float
+    confusion: Tensor | None = None
+
+    @property
+    def per_class(self) -> list[float]:
+        """Accuracy of each class; NaN for a class without samples."""
+        assert self.confusion is not None
+        return (self.confusion.diag() / self.confusion.sum(dim=1)).tolist()
+
+
+@torch.no_grad()
+def evaluate(
+    model: nn.Module,
+    batches: Iterable[tuple[Tensor, Tensor]],
+    *,
+    prepare: Callable[[Tensor], Tensor],
+    num_classes: int,
+    device: torch.device,
+    autocast: Callable[[], AbstractContextManager] = nullcontext,
+    confusion: bool = False,
+) -> Evaluation:
+    """Evaluate a model in eval mode; its mode is put back afterwards.
+
+    Args:
+        model: images (B, channels, height, width) to logits (B, C).
+        batches: images as the loader gives them, and labels (B,) int64; this process's share.
+        prepare: brings a batch of images to the device, normalised.
+        num_classes: C.
+        device: where the model is.
+        autocast: context for mixed precision.
+        confusion: also count the confusion matrix.
+    """
+    scores = MetricCollection(
+        {
+            "top1": MulticlassAccuracy(num_classes, average="micro"),
+            "top5": MulticlassAccuracy(num_classes, average="micro", top_k=min(5, num_classes)),
+            "calibration_error": MulticlassCalibrationError(num_classes),
+        },
+        compute_groups=False,
+    ).to(device)
+    loss, count = (SumMetric(nan_strategy="disable").to(device) for _ in range(2))
+    table = MulticlassConfusionMatrix(num_classes).to(device) if confusion else None
+    was_training = model.training
+    model.eval()
+    for images, labels in batches:
+        labels = labels.to(device)
+        with autocast():
+            logits = model(prepare(images))
+        logits = logits.float()
+        loss.update(F.cross_entropy(logits, labels, reduction="sum"))
+        count.update(len(labels))
+        probabilities = logits.softmax(dim=1)
+        scores.update(probabilities, labels)
+        if table is not None:
+            table.update(probabilities, labels)
+    model.train(was_training)
+    values = {name: float(value) for name, value in scores.compute().items()}
+    return Evaluation(
+        count=int(count.compute()),
+        loss=float(loss.compute() / count.compute()),
+        confusion=None if table is None else table.compute().cpu(),
+        **values,
+    )

@@ -1,0 +1,249 @@
+"""The training loop: epochs of updates, an evaluation and a checkpoint after each."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
+from itertools import islice
+
+import torch
+from torch import Tensor
+
+from vit_rpe.training.display import Display
+from vit_rpe.training.evaluation import Evaluation, evaluate
+from vit_rpe.training.interrupt import Interrupt
+from vit_rpe.training.losses import classification_loss, distillation_loss
+from vit_rpe.training.run_folder import write_metrics
+from vit_rpe.training.save import save_best, save_last
+from vit_rpe.training.session import Session, seed_everything
+from vit_rpe.training.state import restore_inside_epoch
+
+__all__ = ["Interrupted", "evaluate_session", "fit"]
+
+_NEVER = 2**62
+
+
+class Interrupted(Exception):
+    """A signal stopped the run after a checkpoint; ``number`` is the signal's."""
+
+    def __init__(self, name: str, number: int) -> None:
+        super().__init__(name)
+        self.number = number
+
+
+def evaluate_session(session: Session, *, confusion: bool = False) -> Evaluation:
+    """Evaluate the weights that are published, on the validation images."""
+    return evaluate(
+        session.evaluated,
+        session.val_batches,
+        prepare=lambda images: session.bundle.to_device_batch(images, session.accelerator.device),
+        num_classes=session.bundle.num_classes,
+        device=session.accelerator.device,
+        autocast=session.accelerator.autocast,
+        confusion=confusion,
+    )
+
+
+def _loss(session: Session, images: Tensor, labels: Tensor, batch: int) -> tuple[Tensor, Tensor]:
+    """Loss and number of hits of one batch (normalised images, labels), on the device."""
+    config = session.config.train
+    target = labels
+    if session.mixer is not None:
+        place = {"epoch": session.counters.epoch, "batch": batch, "rank": session.accelerator.process_index}
+        images, target = session.mixer(images, labels, seed=config.seed, **place)
+    logits = session.wrapped(images)
+    loss = classification_loss(logits, target, config)
+    if session.teacher is not None:
+        with session.accelerator.autocast():
+            guide = session.teacher(images)
+        weight = config.distill.weight
+        loss = (1 - weight) * loss + weight * distillation_loss(logits, guide, config.distill)
+    hits = (logits.detach().argmax(dim=1) == labels).sum()
+    return loss, hits
+
+
+def _update(session: Session, group: list[tuple[Tensor, Tensor]], first_batch: int) -> Tensor:
+    """One optimiser update over a group of batches; each sample weighs the same, also in a short last group."""
+    accelerator, config = session.accelerator, session.config.train
+    total = sum(len(labels) for _, labels in group)
+    whole = torch.zeros((), device=accelerator.device)
+    for index, (raw, labels) in enumerate(group):
+        images = session.bundle.to_device_batch(raw, accelerator.device)
+        labels = labels.to(accelerator.device)
+        last = index == len(group) - 1
+        with nullcontext() if last else accelerator.no_sync(session.wrapped):
+            loss, hits = _loss(session, images, labels, first_batch + index)
+            accelerator.backward(loss * (len(labels) / total))
+        whole += loss.detach() * (len(labels) / total)
+        session.meters.update(loss.detach(), hits, len(labels))
+    if config.clip_grad is not None:
+        accelerator.clip_grad_norm_(session.wrapped.parameters(), config.clip_grad)
+    session.optimizer.step()
+    session.optimizer.zero_grad()
+    return whole
+
+
+def _groups(session: Session) -> Iterator[list[tuple[Tensor, Tensor]]]:
+    batches = iter(session.train_batches)
+    while group := list(islice(batches, session.config.train.accumulate)):
+        yield group
+
+
+def _set_rate(session: Session) -> float:
+    if session.scheduler is not None:
+        session.scheduler.step_update(session.counters.updates)
+    return max(group["lr"] / group.get("lr_scale", 1.0) for group in session.optimizer.param_groups)
+
+
+def _refuse_nan(session: Session, first_bad: Tensor) -> None:
+    step = int(session.accelerator.gather(first_bad.reshape(1)).min())
+    if step < _NEVER:
+        raise RuntimeError(
+            f"the loss is not finite at update {step} (epoch {session.counters.epoch + 1}); stopped, nothing of this "
+            "epoch is saved. A lower train.lr, train.clip_grad or a longer warm-up may help"
+        )
+
+
+def _asked_to_stop(session: Session, interrupt: Interrupt, *, due: bool) -> bool:
+    """Whether any process got a signal; several processes ask each other only when ``due``."""
+    mine = interrupt.received is not None
+    if session.accelerator.num_processes == 1 or not due:
+        return mine and session.accelerator.num_processes == 1
+    flag = torch.tensor([int(mine)], device=session.accelerator.device)
+    return bool(session.accelerator.gather(flag).max())
+
+
+def _train_epoch(session: Session, display: Display, interrupt: Interrupt, resumed: dict | None) -> float:
+    """The rest of the current epoch. Returns images per second over all processes."""
+    config, counters, accelerator = session.config.train, session.counters, session.accelerator
+    session.train_batches.set_position(counters.epoch, counters.step * config.accumulate)
+    groups = _groups(session)
+    if counters.step and resumed is not None:
+        restore_inside_epoch(session, resumed)
+    else:
+        session.meters.reset()
+        seed_everything(config.seed, counters.epoch, accelerator.process_index)
+    session.wrapped.train()
+    first_bad = torch.full((), _NEVER, dtype=torch.int64, device=accelerator.device)
+    started, seen = time.perf_counter(), 0
+    for group in groups:
+        rate = _set_rate(session)
+        loss = _update(session, group, counters.step * config.accumulate)
+        counters.step += 1
+        counters.updates += 1
+        seen += sum(len(labels) for _, labels in group) * accelerator.num_processes
+        if session.ema is not None:
+            session.ema.update(session.model, step=counters.updates)
+        first_bad = torch.where(loss.isfinite(), first_bad, first_bad.clamp(max=counters.updates))
+        due = counters.updates % config.log_every == 0
+        save_due = config.checkpoint_every_steps and counters.step % config.checkpoint_every_steps == 0
+        inside = counters.step < session.updates_per_epoch
+        if due or (save_due and inside):
+            _refuse_nan(session, first_bad)
+        if due:
+            loss_sum, hits, count = session.meters.totals().tolist()
+            display.show(
+                done=counters.updates,
+                total=config.epochs * session.updates_per_epoch,
+                epoch=f"{counters.epoch + 1}/{config.epochs}",
+                loss=loss_sum / count,
+                accuracy=hits / count,
+                lr=rate,
+                speed=seen / (time.perf_counter() - started),
+            )
+        stop = inside and _asked_to_stop(session, interrupt, due=due)
+        if (save_due and inside) or stop:
+            _refuse_nan(session, first_bad)
+            save_last(session)
+        if stop:
+            _raise_interrupted(interrupt)
+    _refuse_nan(session, first_bad)
+    return seen / (time.perf_counter() - started)
+
+
+def _raise_interrupted(interrupt: Interrupt) -> None:
+    received = interrupt.received
+    raise Interrupted("another process" if received is None else received.name, received or 15)
+
+
+def _row(
+    session: Session, result: Evaluation, *, rate: float, speed: float, seconds: float
+) -> dict[str, float]:
+    totals = session.accelerator.reduce(
+        session.meters.totals().to(session.accelerator.device), "sum"
+    ).tolist()
+    return {
+        "epoch": session.counters.epoch + 1,
+        "lr": rate,
+        "train_loss": loss / count,
+        "train_accuracy": hits / count,
+        "test_loss": result.loss,
+        "test_accuracy": result.top1,
+        "test_top5": result.top5,
+        "images_per_second": round(speed, 1),
+        "seconds": round(seconds, 3),
+    }
+
+
+def fit(session: Session, display: Display, resumed: dict | None = None) -> None:
+    """Train up to ``train.epochs``, leaving ``metrics.csv``, ``best/`` and ``last/`` after every epoch.
+
+    Args:
+        session: the run, restored if it is resumed.
+        display: what is shown.
+        resumed: the state it was restored from, for the rest of an unfinished epoch.
+
+    Raises:
+        RuntimeError: the loss is not finite, or a checkpoint cannot be written.
+        Interrupted: a signal came; ``last/`` holds the state at the update it came at.
+    """
+    config, counters = session.config.train, session.counters
+    with display, Interrupt() as interrupt:
+        while counters.epoch < config.epochs:
+            started = time.perf_counter()
+            rate = _epoch_rate(session)
+            speed = _train_epoch(session, display, interrupt, resumed)
+            result = evaluate_session(session)
+            if not math.isfinite(result.loss):
+                raise RuntimeError(
+                    f"the validation loss is not finite after update {counters.updates} (epoch "
+                    f"{counters.epoch + 1}); stopped, nothing of this epoch is saved"
+                )
+            row = _row(session, result, rate=rate, speed=speed, seconds=time.perf_counter() - started)
+            _finish_epoch(session, row)
+            _report(session, display, row)
+            if _asked_to_stop(session, interrupt, due=True) and counters.epoch < config.epochs:
+                _raise_interrupted(interrupt)
+
+
+def _epoch_rate(session: Session) -> float:
+    """The rate at the epoch's first update."""
+    if session.scheduler is None:
+        return session.optimizer.param_groups[0]["lr"]
+    session.scheduler.step_update(session.counters.epoch * session.updates_per_epoch)
+    return max(group["lr"] / group.get("lr_scale", 1.0) for group in session.optimizer.param_groups)
+
+
+def _finish_epoch(session: Session, row: dict[str, float]) -> None:
+    """Count the epoch and write it down; the best is judged by accuracy, the earlier epoch wins a tie."""
+    counters = session.counters
+    counters.epoch, counters.step = counters.epoch + 1, 0
+    counters.rows = [*counters.rows, row]
+    if session.accelerator.is_main_process:
+        write_metrics(session.folder, counters.rows)
+    if row["test_accuracy"] > counters.best_accuracy:
+        counters.best_accuracy, counters.best_epoch = row["test_accuracy"], counters.epoch
+        save_best(session)
+    save_last(session)
+
+
+def _report(session: Session, display: Display, row: dict[str, float]) -> None:
+    display.say(
+        f"epoch {session.counters.epoch:3d}/{session.config.train.epochs}  loss {row['train_loss']:.4f}"
+        f"  train {row['train_accuracy']:7.2%}  test {row['test_accuracy']:7.2%}  lr {row['lr']:.2e}"
+        f"  {row['images_per_second']:.0f} images/s"
+    )
+    numbers = {key: value for key, value in row.items() if key != "epoch"}
+    session.accelerator.log(numbers, step=session.counters.epoch)

@@ -1,0 +1,122 @@
+"""From a ``ModelConfig`` to a model."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import timm
+import torch
+from torch import nn
+
+import vit_rpe  # noqa: F401  (registers the models with timm)
+from vit_rpe.suggest import closest
+from vit_rpe.training.checkpoint import find_checkpoint, read_weights
+from vit_rpe.training.config import ModelConfig
+
+__all__ = ["ModelPlan", "build_model", "plan_model", "token_grid"]
+
+
+@dataclass(frozen=True)
+class ModelPlan:
+    """A model that is known to be buildable: its arguments without ``num_classes``, and the images it takes."""
+
+    name: str
+    args: dict[str, Any]
+    img_size: tuple[int, int]
+    in_chans: int
+
+
+def _create(name: str, args: dict[str, Any], **more: Any) -> nn.Module:
+    try:
+        return timm.create_model(name, **args, **more)
+    except TypeError as error:  # an argument that the model does not have
+        raise ValueError(f"model.args do not fit {name}: {error}") from error
+
+
+def plan_model(config: ModelConfig, data_size: int | tuple[int, int] | None = None) -> ModelPlan:
+    """Check a model's name and arguments by building it without memory.
+
+    Args:
+        config: the model.
+        data_size: the image size that the data options ask for; ``model.img_size`` must not contradict it.
+
+    Raises:
+        ValueError: the name is unknown, an argument does not fit, or the two sizes differ.
+    """
+    if not timm.is_model(config.name):
+        hint = closest(config.name, timm.list_models("vit_rpe*")) or closest(config.name, timm.list_models())
+        raise ValueError(f"unknown model.name {config.name!r}{hint}; timm.list_models('vit_rpe*') lists ours")
+    if config.pretrained and config.checkpoint is not None:
+        raise ValueError("give model.pretrained or model.checkpoint, not both")
+    args = dict(config.args)
+    for key in ("num_classes", "img_size", "rpe", "pretrained"):
+        if key in args:
+            where = "the data" if key == "num_classes" else f"model.{key}"
+            raise ValueError(f"model.args must not hold {key!r}: it comes from {where}")
+    size = config.img_size if config.img_size is not None else data_size
+    if size is not None and data_size is not None and _pair(size) != _pair(data_size):
+        raise ValueError(f"model.img_size is {size} but data.img_size is {data_size}; give one of them")
+    if size is not None:
+        args["img_size"] = _pair(size)
+    if config.rpe is not None:
+        args["rpe"] = config.rpe
+    with torch.device("meta"):
+        model = _create(config.name, args)
+    if size is None:
+        size = tuple(model.pretrained_cfg["input_size"][1:])
+    return ModelPlan(config.name, args, _pair(size), int(args.get("in_chans", 3)))
+
+
+def _pair(size: int | tuple[int, int]) -> tuple[int, int]:
+    return (size, size) if isinstance(size, int) else (int(size[0]), int(size[1]))
+
+
+def token_grid(model: nn.Module) -> list[int] | None:
+    """Patches per axis of a vision transformer; ``None`` for models without patches."""
+    embed = getattr(model, "patch_embed", None)
+    grid = getattr(embed, "grid_size", None)
+    return None if grid is None else [int(side) for side in grid]
+
+
+def build_model(
+    plan: ModelPlan, config: ModelConfig, *, num_classes: int
+) -> tuple[nn.Module, dict[str, Any]]:
+    """Build the model and give it its starting weights.
+
+    Returns:
+        The model on the CPU, and the arguments that ``timm.create_model`` needs to build it again.
+
+    Raises:
+        ValueError: the checkpoint to start from does not fit.
+    """
+    args = {**plan.args, "num_classes": num_classes}
+    model = _create(plan.name, args, pretrained=config.pretrained)
+    if config.checkpoint is not None:
+        _start_from(model, config.checkpoint)
+    grid = token_grid(model)
+    if grid is not None and min(grid) < 4:
+        warnings.warn(
+            f"the token grid is only {grid[0]}x{grid[1]}: positions say little on so few tokens; a smaller patch or "
+            f"larger images than {plan.img_size[0]}x{plan.img_size[1]} give more",
+            stacklevel=2,
+        )
+    return model, args
+
+
+def _start_from(model: nn.Module, checkpoint: str) -> None:
+    """Load weights for fine-tuning: the model resamples positions, a classifier of other classes starts anew."""
+    folder = find_checkpoint(checkpoint)
+    weights = read_weights(folder)
+    own = model.state_dict()
+    head = getattr(model, "pretrained_cfg", {}).get("classifier") or "head"
+    heads = (head,) if isinstance(head, str) else tuple(head)
+    for name in list(weights):
+        of_head = name.rsplit(".", 1)[0] in heads
+        if of_head and name in own and weights[name].shape != own[name].shape:
+            weights[name] = own[name]
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise ValueError(f"the weights in {folder} do not fit the model: {error}") from error

@@ -1,0 +1,180 @@
+"""A whole run: from a checked config to a filled run folder."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from accelerate import Accelerator
+from accelerate.utils import broadcast_object_list
+
+from vit_rpe.data import build_data
+from vit_rpe.training.config import RunConfig
+from vit_rpe.training.display import Display
+from vit_rpe.training.evaluation import Evaluation
+from vit_rpe.training.files import write_text
+from vit_rpe.training.loop import evaluate_session, fit
+from vit_rpe.training.model import ModelPlan, build_model, plan_model
+from vit_rpe.training.pictures import draw_pictures
+from vit_rpe.training.resume import changes, check_epochs, find_resumed
+from vit_rpe.training.run_folder import write_versions
+from vit_rpe.training.session import Session, build_session, seed_everything
+from vit_rpe.training.state import restore
+from vit_rpe.training.trackers import start_trackers
+
+__all__ = ["RunResult", "train"]
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The run folder, and the evaluation of the final weights (those in ``last/``)."""
+
+    folder: Path
+    evaluation: Evaluation
+
+
+def train(config: RunConfig) -> RunResult:
+    """Train, resume or finish a run.
+
+    Args:
+        config: a checked config with ``output`` set; see ``parse_config``.
+
+    Returns:
+        Where the results lie, and how good the final weights are.
+
+    Raises:
+        ValueError: the config, the data or the checkpoint do not fit together.
+        RuntimeError: the loss is not finite, or a checkpoint cannot be written.
+        Interrupted: a signal came; the run can be resumed.
+    """
+    plan = plan_model(config.model, config.data.img_size)
+    accelerator = _accelerator(config)
+    (output,) = broadcast_object_list([config.output])
+    config.output, folder = output, Path(output)
+    resumed = find_resumed(config, folder)
+    stretched = None if resumed is None else check_epochs(config, resumed)
+    seed_everything(config.train.seed)
+    bundle = build_data(config.data, img_size=plan.img_size, in_chans=plan.in_chans, seed=config.train.seed)
+    display = Display(folder / "log.txt", quiet=not accelerator.is_main_process)
+    if accelerator.is_main_process:
+        _open_folder(folder, config)
+    with _warnings_on(display):
+        model, model_args = build_model(plan, config.model, num_classes=bundle.num_classes)
+        session = build_session(config, accelerator, bundle, model, model_args, folder)
+        _announce(session, plan, display)
+        if resumed is not None:
+            restore(session, resumed)
+            _announce_resumed(session, resumed, stretched, display)
+        start_trackers(accelerator, config)
+        try:
+            fit(session, display, resumed)
+            result = evaluate_session(session, confusion=bundle.num_classes <= 100)
+        except Exception as error:
+            display.keep(f"stopped: {type(error).__name__}: {error}")
+            raise
+        _finish(session, result, display)
+    accelerator.end_training()
+    return RunResult(folder, result)
+
+
+def _accelerator(config: RunConfig) -> Accelerator:
+    train = config.train
+    on_cpu = train.device == "cpu" or not torch.accelerator.is_available()
+    if train.precision == "fp16" and on_cpu:
+        raise ValueError("train.precision fp16 needs a GPU; on the CPU use bf16 or no")
+    return Accelerator(
+        mixed_precision=train.precision,
+        cpu=train.device == "cpu",
+        log_with=config.trackers or None,
+        project_dir=config.output,
+    )
+
+
+def _open_folder(folder: Path, config: RunConfig) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        plain = {**asdict(config), "resume": None, "overwrite": False}
+        write_text(folder / "config.yaml", yaml.safe_dump(_listed(plain), sort_keys=False))
+        write_versions(folder)
+    except OSError as error:
+        raise RuntimeError(f"cannot write the run folder {folder}: {error}") from error
+
+
+def _listed(value: Any) -> Any:
+    """Tuples as lists, so that the YAML is plain."""
+    if isinstance(value, dict):
+        return {key: _listed(item) for key, item in value.items()}
+    return [_listed(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+@contextmanager
+def _warnings_on(display: Display) -> Iterator[None]:
+    """Show our own warnings as one line each, and keep them in the log."""
+    before = warnings.showwarning
+
+    def show(message, category, filename, lineno, file=None, line=None):  # type: ignore[no-untyped-def]
+        if issubclass(category, UserWarning) and "vit_rpe" in filename:
+            display.say(f"warning: {message}")
+        else:
+            before(message, category, filename, lineno, file, line)
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = before
+
+
+def _announce(session: Session, plan: ModelPlan, display: Display) -> None:
+    config, accelerator = session.config, session.accelerator
+    weights = sum(parameter.numel() for parameter in session.model.parameters())
+    rpe = "" if config.model.rpe is None else f", rpe {config.model.rpe}"
+    batch = config.data.batch_size * config.train.accumulate * accelerator.num_processes
+    display.say(
+        f"model   {plan.name}{rpe}: {weights:,} weights, images {plan.img_size[0]}x{plan.img_size[1]}"
+    )
+    display.say(f"data    {session.bundle.split}")
+    display.say(
+        f"batch   {batch} = {config.data.batch_size} images x {config.train.accumulate} per update x "
+        f"{accelerator.num_processes} process(es) on {accelerator.device}; "
+        f"{session.updates_per_epoch} updates per epoch, {config.train.epochs} epochs"
+    )
+    display.say(f"output  {session.folder}")
+    if config.train.warmup_epochs >= config.train.epochs and config.train.schedule != "none":
+        display.say(
+            f"warning: train.warmup_epochs {config.train.warmup_epochs:g} is not less than train.epochs "
+            f"{config.train.epochs}: the learning rate never reaches train.lr"
+        )
+
+
+def _announce_resumed(
+    session: Session, state: dict[str, Any], stretched: str | None, display: Display
+) -> None:
+    counters = session.counters
+    display.say(f"resumed after epoch {counters.epoch}, update {counters.updates}")
+    for text in [*changes(session.config, state), *([stretched] if stretched else [])]:
+        display.say(f"warning: {text}")
+
+
+def _finish(session: Session, result: Evaluation, display: Display) -> None:
+    counters, folder = session.counters, session.folder
+    if session.accelerator.is_main_process:
+        draw_pictures(session, result)
+    bad = session.bundle.bad_images.summary()
+    if bad:
+        display.say(bad)
+    display.say(f"split         {session.bundle.split}")
+    if counters.best_epoch:
+        display.say(
+            f"best epoch    {counters.best_epoch} with {counters.best_accuracy:.1%}, in {folder / 'best'} (chosen on the "
+            "test images themselves)"
+        )
+    display.say(f"pictures      {folder / 'pictures'}")
+    display.say(f"evaluate      vit-rpe evaluate --checkpoint {folder / 'last'}")
+    display.say(f"test accuracy: {100 * result.top1:.1f} %")

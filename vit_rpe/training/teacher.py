@@ -1,0 +1,91 @@
+"""The teacher of a distillation: any timm model, or a run of ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import timm
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from vit_rpe.data import Preprocessing
+from vit_rpe.suggest import closest
+from vit_rpe.training.checkpoint import load_checkpoint
+from vit_rpe.training.config import DistillConfig
+
+__all__ = ["Teacher", "build_teacher"]
+
+
+class Teacher:
+    """A frozen model that sees the student's batches at its own size and normalisation.
+
+    Args:
+        model: images (B, channels, height, width) to logits (B, C).
+        mean, std: the teacher's normalisation, one number per channel.
+        img_size: (height, width) the teacher takes.
+        student: the treatment of the student's images.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        mean: tuple[float, ...],
+        std: tuple[float, ...],
+        img_size: tuple[int, int],
+        student: Preprocessing,
+    ) -> None:
+        self.model = model.eval().requires_grad_(False)
+        self.img_size = img_size
+        ours_mean, ours_std = torch.tensor(student.mean), torch.tensor(student.std)
+        self._scale = (ours_std / torch.tensor(std)).view(-1, 1, 1)
+        self._shift = ((ours_mean - torch.tensor(mean)) / torch.tensor(std)).view(-1, 1, 1)
+
+    @torch.no_grad()
+    def __call__(self, images: Tensor) -> Tensor:
+        """Student images (B, channels, height, width), normalised its way, to the teacher's logits (B, C)."""
+        images = images * self._scale.to(images) + self._shift.to(images)
+        if tuple(images.shape[-2:]) != self.img_size:
+            images = F.interpolate(images, size=self.img_size, mode="bicubic", antialias=True)
+        return self.model(images)
+
+
+def build_teacher(
+    config: DistillConfig, *, num_classes: int, student: Preprocessing, device: torch.device
+) -> Teacher | None:
+    """The teacher of a config; ``None`` if it names none.
+
+    Raises:
+        ValueError: an unknown name, weights that do not fit, or classes that are not the student's.
+    """
+    if config.teacher is None:
+        return None
+    if Path(config.teacher).exists():
+        loaded = load_checkpoint(config.teacher)
+        model, treatment = loaded.model, loaded.preprocessing
+        mean, std, img_size = treatment.mean, treatment.std, treatment.img_size
+    else:
+        if not timm.is_model(config.teacher):
+            hint = closest(config.teacher, timm.list_models())
+            raise ValueError(f"train.distill.teacher {config.teacher!r} is no folder and no timm model{hint}")
+        if not config.pretrained and config.checkpoint is None:
+            raise ValueError(
+                "a teacher given by name needs train.distill.pretrained or train.distill.checkpoint"
+            )
+        model = timm.create_model(
+            config.teacher,
+            pretrained=config.pretrained,
+            num_classes=num_classes,
+            in_chans=student.in_chans,
+            checkpoint_path=config.checkpoint or "",
+        )
+        cfg = timm.data.resolve_model_data_config(model)
+        mean, std, img_size = cfg["mean"], cfg["std"], tuple(cfg["input_size"][1:])
+    classes = getattr(model, "num_classes", num_classes)
+    if classes != num_classes or len(mean) != student.in_chans:
+        raise ValueError(
+            f"the teacher has {classes} classes and {len(mean)} channels, "
+            f"the data have {num_classes} and {student.in_chans}"
+        )
+    return Teacher(model.to(device), mean=mean, std=std, img_size=img_size, student=student)
