@@ -9,6 +9,7 @@ from vit_rpe.encodings import PositionEncoding, create_encoding, list_encodings
 from vit_rpe.geometry import TokenGrid
 from vit_rpe.layers import RelativeMultiheadAttention
 from vit_rpe.models import VisionTransformer
+from vit_rpe.scalar_bias import RelativePositionBias
 from vit_rpe.terms import PositionTerms
 
 __version__ = "0.1.0"
@@ -17,6 +18,7 @@ __all__ = [
     "PositionEncoding",
     "PositionTerms",
     "RelativeMultiheadAttention",
+    "RelativePositionBias",
     "TokenGrid",
     "VisionTransformer",
     "__version__",

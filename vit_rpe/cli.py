@@ -15,7 +15,7 @@ import importlib
 import sys
 from collections.abc import Callable, Sequence
 
-from vit_rpe.training.names import unknown_name
+from vit_rpe.suggest import unknown_name
 
 __all__ = ["COMMANDS", "main", "one_line_errors"]
 
@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("vit_rpe.commands.train", "train a model from a config"),
     "evaluate": ("vit_rpe.commands.evaluate", "accuracy and calibration of a checkpoint"),
     "predict": ("vit_rpe.commands.predict", "the most likely classes of images"),
+    "encodings": ("vit_rpe.commands.encodings", "list the encodings: paper, parameters, kernels"),
 }
 
 
@@ -52,7 +53,7 @@ def _overview() -> str:
 
 def _run_command(name: str, arguments: Sequence[str]) -> int | None:
     if name not in COMMANDS:
-        raise ValueError(unknown_name("command", name, COMMANDS))
+        raise unknown_name("command", name, COMMANDS)
     module = importlib.import_module(COMMANDS[name][0])
     if name == "train":
         return module.main(arguments)
