@@ -17,6 +17,7 @@ from timm.layers import DropPath, LayerNorm, LayerScale, Mlp
 from torch import Tensor, nn
 
 from vit_rpe.attention import KERNELS, attend, attention_weights
+from vit_rpe.cache import LayerCache
 from vit_rpe.encodings import Spec, create_position, resized_position
 from vit_rpe.geometry import Device, TokenGrid
 from vit_rpe.masks import as_batch_head, causal, intersect, neighbourhood, padding
@@ -132,6 +133,7 @@ class RelativeMultiheadAttention(nn.Module):
         keep: Tensor | None = None,
         visible: Tensor | None = None,
         key_visible: Tensor | None = None,
+        cache: LayerCache | None = None,
         need_weights: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Attend from ``x`` to itself, or to ``context``.
@@ -140,11 +142,12 @@ class RelativeMultiheadAttention(nn.Module):
             x: (B, Nq, C).
             grid: where the tokens of ``x`` lie; default: the native grid.
             context: (B, Nk, C) for cross-attention.
-            context_grid: where the tokens of ``context`` lie; default: the grid of ``x``.
+            context_grid: where the tokens of ``context`` (or of the cache and ``x``) lie; default: the grid of ``x``.
             shared: terms that a model computed once for all layers, combined with this layer's own.
             keep: int64 (B, M) when ``x`` holds only these tokens of ``grid`` (patch dropout); self-attention only.
             visible: bool (B, Nq, Nk) or (B, H, Nq, Nk), True = may see.
             key_visible: bool (B, Nk), False for padding.
+            cache: keys and values of earlier tokens; those of ``x`` are appended, and ``context_grid`` holds them all.
             need_weights: also return the exact attention weights, before dropout.
 
         Returns:
@@ -154,8 +157,13 @@ class RelativeMultiheadAttention(nn.Module):
             ValueError: a sequence that does not fit its grid, or a mask of another shape.
         """
         source = x if context is None else context
-        terms = self.position_terms(x, source, grid, context_grid, shared=shared, keep=keep)
+        if cache is not None and (context is not None or context_grid is None or keep is not None):
+            raise ValueError("cache is for self-attention with context_grid, and without keep")
+        cached = 0 if cache is None else cache.length
+        terms = self.position_terms(x, source, grid, context_grid, shared=shared, keep=keep, cached=cached)
         q, k, v = self._project(x, context)
+        if cache is not None:
+            k, v = cache.extend(k, v)
         seen = self._visible(visible, key_visible, q, k)
         out = attend(
             q,
@@ -189,15 +197,20 @@ class RelativeMultiheadAttention(nn.Module):
         *,
         shared: PositionTerms | None = None,
         keep: Tensor | None = None,
+        cached: int = 0,
     ) -> PositionTerms:
-        """All terms of one call: this layer's encoding and masks, combined with the ``shared`` ones."""
+        """All terms of one call: this layer's encoding and masks, combined with the ``shared`` ones.
+
+        Args:
+            cached: earlier tokens on the key grid, before those of ``source``.
+        """
         q = grid if grid is not None else self.grid
         k = context_grid if context_grid is not None else q
         own = PositionTerms()
         if q is not None and k is not None:
             if keep is None:
-                _check_length("x", x, q)
-                _check_length("context" if source is not x else "x", source, k)
+                _check_length("x", x.shape[1], q)
+                _check_length("context" if source is not x else "x", cached + source.shape[1], k)
             if self.rpe is not None:
                 own = self.rpe(q, k, x.device)
             mask = geometry_mask(q, k, is_causal=self.causal, window=self.window, device=x.device)
@@ -301,9 +314,20 @@ class Block(nn.Module):
         shared: PositionTerms | None = None,
         keep: Tensor | None = None,
         key_visible: Tensor | None = None,
+        *,
+        context_grid: TokenGrid | None = None,
+        cache: LayerCache | None = None,
     ) -> Tensor:
         """Args as in :meth:`RelativeMultiheadAttention.forward`; returns (B, N, C)."""
-        attended = self.attn(self.norm1(x), grid, shared=shared, keep=keep, key_visible=key_visible)
+        attended = self.attn(
+            self.norm1(x),
+            grid,
+            context_grid=context_grid,
+            shared=shared,
+            keep=keep,
+            key_visible=key_visible,
+            cache=cache,
+        )
         x = x + self.drop_path1(self.ls1(attended))
         return x + self.drop_path2(self.ls2(self.mlp(self.norm2(x))))
 
@@ -315,8 +339,7 @@ def as_grid(grid: TokenGrid | tuple[int, ...] | int | None) -> TokenGrid | None:
     return TokenGrid((grid,) if isinstance(grid, int) else tuple(grid))
 
 
-def _check_length(name: str, tokens: Tensor, grid: TokenGrid) -> None:
-    length = tokens.shape[1]
+def _check_length(name: str, length: int, grid: TokenGrid) -> None:
     if type(length) is int and all(type(size) is int for size in grid.size) and length != grid.num_tokens:
         raise ValueError(
             f"{name} has {length} tokens, but its grid {grid.size} with {grid.num_prefix} prefix tokens has "
