@@ -161,7 +161,7 @@ class RelativeMultiheadAttention(nn.Module):
             raise ValueError("cache is for self-attention with context_grid, and without keep")
         cached = 0 if cache is None else cache.length
         terms = self.position_terms(x, source, grid, context_grid, shared=shared, keep=keep, cached=cached)
-        q, k, v = self._project(x, context)
+        q, k, v = self.project(x, context)
         if cache is not None:
             k, v = cache.extend(k, v)
         seen = self._visible(visible, key_visible, q, k)
@@ -222,7 +222,7 @@ class RelativeMultiheadAttention(nn.Module):
             raise ValueError("causal and window need to know where the tokens lie: pass grid")
         return own if shared is None else combine(shared, own)
 
-    def _project(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """q (B, H, Nq, D) and k, v (B, H, Nk, D), q and k normalised."""
         if context is None:
             q, k, v = rearrange(self.qkv(x), "b n (three h d) -> three b h n d", three=3, h=self.num_heads).unbind(0)
