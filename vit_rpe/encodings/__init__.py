@@ -22,19 +22,29 @@ from vit_rpe.encodings.combined import (
     encodings_of,
     resized_position,
 )
+from vit_rpe.encodings.deberta import Deberta
+from vit_rpe.encodings.decomposed import Decomposed
+from vit_rpe.encodings.irpe import IRPE
 from vit_rpe.encodings.none import NoPosition
 from vit_rpe.encodings.rope import Rope
+from vit_rpe.encodings.shaw import Shaw
+from vit_rpe.encodings.transformer_xl import TransformerXL
 
 __all__ = [
+    "IRPE",
     "Alibi",
     "AxialBias",
     "Card",
     "CombinedEncoding",
+    "Deberta",
+    "Decomposed",
     "NoPosition",
     "PositionEncoding",
     "RelativeBias",
     "Rope",
+    "Shaw",
     "Spec",
+    "TransformerXL",
     "create_encoding",
     "create_position",
     "encoding_class",

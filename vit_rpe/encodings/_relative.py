@@ -42,8 +42,9 @@ def distinct_offsets(
     last_k = k.origin[axis] + (k.size[axis] - 1) * k.steps[axis]
     low, high = q.origin[axis] - last_k, last_q - k.origin[axis]
     delta = axis_offsets(q, k, axis, device)
-    if limit is not None:
-        low, high = (torch.sym_max(-limit, torch.sym_min(limit, end)) for end in (low, high))
+    if limit is not None:  # sym_min and sym_max take the symbolic sizes of an export too
+        low = torch.sym_max(-limit, torch.sym_min(limit, low))  # type: ignore[assignment]
+        high = torch.sym_max(-limit, torch.sym_min(limit, high))  # type: ignore[assignment]
         delta = delta.clamp(-limit, limit)
     return torch.arange(high - low + 1, device=device) + low, delta - low
 
@@ -68,9 +69,14 @@ def table_bias(table: Tensor, q: TokenGrid, k: TokenGrid, max_distance: Sequence
         (H, Pq, Pk), in at least float32.
     """
     table = table.to(torch.promote_types(table.dtype, torch.float32))
-    for axis in range(q.ndim):
-        index = clipped_index(q, k, axis, max_distance[axis], table.device)
-        table = table.index_select(1 + axis, index.flatten())
+    index = [clipped_index(q, k, axis, max_distance[axis], table.device) for axis in range(q.ndim)]
+    return lookup(table, index, q, k)
+
+
+def lookup(table: Tensor, index: Sequence[Tensor], q: TokenGrid, k: TokenGrid) -> Tensor:
+    """T[h, index_1, ..., index_n] of all grid pairs, one index (Sq, Sk) an axis: (H, L_1, ..., L_n) -> (H, Pq, Pk)."""
+    for axis, rows in enumerate(index):
+        table = table.index_select(1 + axis, rows.flatten())
     heads = table.shape[0]
     # (H, Sq_1 Sk_1, ..., Sq_n Sk_n) -> (H, Sq_1 ... Sq_n, Sk_1 ... Sk_n)
     pairs = [size for axis in range(q.ndim) for size in (q.size[axis], k.size[axis])]

@@ -1,0 +1,68 @@
+"""iRPE, arXiv 2107.14222 eq. 14-24: bucket of the offset by the piecewise index, per method; vectors or scalars."""
+
+import math
+
+from tests.oracles._pair import Answer, Pair
+from vit_rpe.encodings import PositionEncoding
+
+ALL = {"on": ("q", "k", "v")}
+CHANGES: dict = {
+    "method": [
+        {"method": "cross"},
+        {"method": "euclidean"},
+        {"method": "quantization"},
+        ({"method": "euclidean"}, {"method": "quantization"}),
+        ({"method": "cross"}, {"method": "cross", **ALL}),
+        (ALL, {"method": "quantization", **ALL}),
+    ],
+    "mode": [
+        {"mode": "bias"},
+        ({"mode": "bias"}, {"mode": "bias", "method": "cross"}),
+        ({"mode": "bias"}, {"mode": "bias", "method": "euclidean"}),
+    ],
+    "on": [{"on": ("q",)}, {"on": ("v",)}, ALL],
+    "ratio": [{"ratio": 1.2}, {"ratio": 3.0}],
+}
+
+
+def g(x: float, ratio: float) -> int:
+    """The piecewise index, rounded as in the paper, the cap truncated last."""
+    alpha, beta, gamma = ratio, 2 * ratio, 8 * ratio
+    if abs(x) <= alpha:
+        return round(x)
+    far = round(alpha + math.log(abs(x) / alpha) / math.log(gamma / alpha) * (beta - alpha))
+    return int(math.copysign(min(beta, far), x))
+
+
+def buckets(encoding: PositionEncoding, pair: Pair) -> list[tuple[str, int]]:
+    """The table (by ending of its name) and row of a pair; two with ``cross``."""
+    method, ratio = encoding.spec.get("method", "product"), encoding.spec.get("ratio", 1.9)
+    half = int(2 * ratio)
+    levels = 2 * half + 1
+    if pair.delta is None:
+        return [("_h", -1), ("_w", -1)] if method == "cross" else [("", -1)]
+    dh, dw = pair.delta
+    if method == "cross":
+        return [("_h", g(dh, ratio) + half), ("_w", g(dw, ratio) + half)]
+    if method == "product":
+        return [("", (g(dh, ratio) + half) * levels + g(dw, ratio) + half)]
+    if method == "euclidean":
+        return [("", g(round(math.sqrt(dh * dh + dw * dw)), ratio))]
+    return [("", g(dh * dh + dw * dw, ratio))]
+
+
+def answer(encoding: PositionEncoding, pair: Pair) -> Answer:
+    logit, value = pair.content, None
+    if pair.delta is None and encoding.grid.num_prefix == 0:
+        return Answer(logit)
+    for ending, row in buckets(encoding, pair):
+        if encoding.spec.get("mode") == "bias":
+            logit = logit + getattr(encoding, "table" + ending)[pair.head, row]
+            continue
+        for side in encoding.spec.get("on", ("k",)):
+            vector = getattr(encoding, f"table_{side}{ending}")[row]
+            if side == "v":
+                value = vector if value is None else value + vector
+            else:
+                logit = logit + pair.s * ((pair.q if side == "k" else pair.k) * vector).sum()
+    return Answer(logit, value=value)

@@ -1,0 +1,134 @@
+"""Disentangled attention: content meets projected position embeddings in two directions,
+
+    logits_ij = ( q_i.k_j + q_i.K_r[b(i-j)] + k_j.Q_r[b(i-j)] ) / sqrt((1 + t) D),    t the number of directions used.
+
+DeBERTa: Decoding-enhanced BERT with Disentangled Attention, arXiv 2006.03654, eq. 4; the log buckets b are those of
+DeBERTaV3, arXiv 2111.09543: exact up to span/2, then logarithmic up to ``max_distance``. K_r and Q_r are one learned
+embedding (2 span rows, clamped at its ends), projected; only rows of offsets that occur are projected.
+
+Differs from the paper: it writes b(j-i) in the last term; the released code and every public checkpoint use b(i-j),
+and so does this. The embedding belongs to the layer (there it is shared by all layers, with layer norm and dropout;
+for one of all layers, share the encoding), and the projections are its own (DeBERTaV3 ties them to those of q and k).
+On a grid with several axes each axis has its own 2 span rows of ``embed``, and the terms are summed over axes.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from einops import rearrange
+from torch import Tensor, nn
+
+from vit_rpe.encodings._base import Card, PositionEncoding, at_least_float32, check_choice, register
+from vit_rpe.encodings._relative import distinct_offsets, project
+from vit_rpe.geometry import Device, TokenGrid
+from vit_rpe.terms import PositionTerms, RelativeVectors
+
+DIRECTIONS = ("c2p", "p2c")
+
+
+def log_bucket(offsets: Tensor, span: int, max_distance: int) -> Tensor:
+    """The bucket of every offset: itself up to span/2, then ceil of a logarithm that reaches span - 1 at the maximum.
+
+    Args:
+        offsets: int64, any shape.
+
+    Returns:
+        int64, of the same shape, with the sign of the offset.
+    """
+    middle = span // 2
+    distance = offsets.abs().clamp(min=middle).float()
+    # Both logarithms are taken by the same routine, so that their ratio at the maximum is 1, not 1.0000001.
+    largest = torch.tensor((max_distance - 1) / middle, device=offsets.device).log()
+    far = torch.ceil((distance / middle).log() / largest * (middle - 1)).long() + middle
+    return torch.where(offsets.abs() <= middle, offsets, offsets.sign() * far)
+
+
+@register(
+    "deberta",
+    Card(
+        paper="DeBERTa, arXiv 2006.03654; DeBERTaV3, arXiv 2111.09543",
+        adds=("on_query", "on_key", "scale"),
+        elsewhere="the last row beyond max_distance (or span, without log buckets)",
+        additive=False,
+    ),
+)
+class Deberta(PositionEncoding):
+    """Parameters: ``embed`` (n * 2 span, H D), ``key_proj`` (no bias; for c2p), ``query_proj`` (with bias; for p2c).
+
+    Args:
+        num_heads, head_dim, grid: as for every encoding.
+        directions: ``"c2p"`` (queries meet key positions), ``"p2c"`` (keys meet query positions) or both.
+        span: half the number of rows of an axis.
+        max_distance: offset of the last log bucket; None = no log buckets, rows of offsets up to ``span``.
+
+    Raises:
+        ValueError: no, repeated or unknown directions; a span or ``max_distance`` too small for log buckets.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        head_dim: int,
+        grid: TokenGrid,
+        *,
+        directions: tuple[str, ...] = DIRECTIONS,
+        span: int = 256,
+        max_distance: int | None = 512,
+    ) -> None:
+        super().__init__(num_heads, head_dim, grid)
+        if isinstance(directions, str):
+            raise ValueError(f"directions must be a tuple such as ('c2p', 'p2c'), got {directions!r}")
+        for direction in directions:
+            check_choice("direction", direction, DIRECTIONS)
+        if len(directions) == 0 or len(set(directions)) != len(directions):
+            raise ValueError(f"directions must name 'c2p', 'p2c' or both once, got {directions!r}")
+        if span < 1 or (span < 2 and max_distance is not None):
+            raise ValueError(f"span must be at least 1, and 2 for log buckets (max_distance not None), got {span}")
+        if max_distance is not None and max_distance < span // 2 + 2:
+            raise ValueError(
+                f"log buckets start at span // 2 = {span // 2}: max_distance must be None or at least "
+                f"{span // 2 + 2}, got {max_distance}"
+            )
+        width = num_heads * head_dim
+        self.span = span
+        self.max_distance = max_distance
+        self.softmax_factor = 1 / math.sqrt(1 + len(directions))
+        self.embed = nn.Parameter(torch.empty(grid.ndim * 2 * span, width))
+        self.key_proj = nn.Linear(width, width, bias=False) if "c2p" in directions else None
+        self.query_proj = nn.Linear(width, width) if "p2c" in directions else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for name, parameter in self.named_parameters():
+            if name.endswith("bias"):
+                nn.init.zeros_(parameter)
+            else:
+                nn.init.trunc_normal_(parameter, std=0.02)
+
+    def no_weight_decay(self) -> set[str]:
+        return {name for name, _ in self.named_parameters() if not name.endswith("weight")}
+
+    def rows(self, offsets: Tensor) -> Tensor:
+        """Row of an axis's part of ``embed`` for offsets, int64 of any shape."""
+        bucket = offsets if self.max_distance is None else log_bucket(offsets, self.span, self.max_distance)
+        return (bucket + self.span).clamp(0, 2 * self.span - 1)
+
+    def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
+        embed = at_least_float32(self.embed)
+        on_query, on_key = [], []
+        limit = self.span if self.max_distance is None else self.max_distance
+        for axis in range(q.ndim):
+            offsets, index = distinct_offsets(q, k, axis, embed.device, limit=limit)
+            used = embed.index_select(0, self.rows(offsets) + axis * 2 * self.span)
+            if self.key_proj is not None:
+                vectors = project(used, self.key_proj.weight)  # (R, H D)
+                on_query.append(RelativeVectors(self._per_head(vectors), index, axis))
+            if self.query_proj is not None:
+                vectors = project(used, self.query_proj.weight, self.query_proj.bias)
+                on_key.append(RelativeVectors(self._per_head(vectors), index, axis))
+        return PositionTerms(on_query=tuple(on_query), on_key=tuple(on_key), scale=self.softmax_factor, grids=(q, k))
+
+    def _per_head(self, vectors: Tensor) -> Tensor:
+        return rearrange(vectors, "r (h d) -> h r d", h=self.num_heads)

@@ -1,0 +1,201 @@
+"""Vectors (or scalars) for buckets of the 2-D offset, on keys, queries or values:
+
+    on "k":  logits_ij += s <q_i, p[b(delta)]>
+    on "q":  logits_ij += s <k_j, p[b(delta)]>
+    on "v":  output_i += sum_j A_ij p[b(delta)]
+
+Rethinking and Improving Relative Position Encoding for Vision Transformer (iRPE), arXiv 2107.14222, eq. 14-24. The
+piecewise index (eq. 18) with alpha : beta : gamma = 1 : 2 : 8 times ``ratio`` is exact near 0 and logarithmic farther:
+
+    g(x) = x for |x| <= alpha, else sign(x) int(min(beta, round(y))),
+    y = alpha + ln(|x| / alpha) / ln(gamma / alpha) (beta - alpha)
+
+``product``: b = (g(dh), g(dw)); ``cross``: two tables, g(dh) and g(dw), summed; ``euclidean``: g(round(norm(delta)));
+``quantization``: g(dh^2 + dw^2) as in the released code. Every pair with a prefix token has one bucket more.
+Cost: one product with the buckets (50 by default) and a gather.
+
+Differs from the released code: all three sides are indexed by query minus key (files of side "q" are key minus query),
+``euclidean`` and ``quantization`` hold the half of the rows that can occur (row r here is row beta + r there), and a
+grid without prefix tokens has no extra bucket.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from vit_rpe.encodings._base import Card, PositionEncoding, at_least_float32, check_choice, register
+from vit_rpe.encodings._relative import prefix_alone, with_prefix
+from vit_rpe.geometry import Device, TokenGrid, axis_offsets, expand_axis
+from vit_rpe.terms import AxisBias, PositionTerms, RelativeVectors, pad_prefix
+
+METHODS = ("product", "cross", "euclidean", "quantization")
+MODES = ("contextual", "bias")
+SIDES = ("q", "k", "v")
+
+
+def piecewise(distance: int, ratio: float) -> int:
+    """g of a distance >= 0."""
+    alpha, beta, gamma = ratio, 2 * ratio, 8 * ratio
+    if distance <= alpha:
+        return distance
+    far = round(alpha + math.log(distance / alpha) / math.log(gamma / alpha) * (beta - alpha))
+    return int(min(beta, far))
+
+
+def level_starts(ratio: float) -> list[int]:
+    """The smallest distance that reaches level 1, 2 ... int(beta) of g, which never falls."""
+    starts, distance = [], 0
+    for level in range(1, int(2 * ratio) + 1):
+        while piecewise(distance, ratio) < level:
+            distance += 1
+        starts.append(distance)
+    return starts
+
+
+def count_reached(values: Tensor, starts: list[int]) -> Tensor:
+    """How many of the starts each integer has reached: g by comparisons, the same on every device."""
+    level = torch.zeros_like(values)
+    for start in starts:
+        level = level + (values >= start)
+    return level
+
+
+@register(
+    "irpe",
+    Card(
+        paper="Rethinking and Improving Relative Position Encoding for Vision Transformer, arXiv 2107.14222",
+        adds=("bias", "axis_bias", "on_query", "on_key", "on_value"),
+        elsewhere="the outermost bucket, which is open-ended",
+        axes=(2,),
+        decodes=False,
+    ),
+)
+class IRPE(PositionEncoding):
+    """Parameters ``table_k``, ``table_q``, ``table_v`` as ``on`` says, (buckets + 1, D) shared by the heads, or
+    ``table`` (H, buckets + 1) for a bias; with ``cross`` two of each (``_h``, ``_w``). The last bucket is that of
+    prefix tokens, and exists only if the native grid has some.
+
+    Args:
+        num_heads, head_dim, grid: as for every encoding; two axes.
+        method: ``"product"``, ``"cross"``, ``"euclidean"`` or ``"quantization"``.
+        mode: ``"contextual"`` (vectors) or ``"bias"`` (a scalar per head).
+        on: what the vectors meet, a subset of ``("q", "k", "v")``; a bias is the same on every side: ``("k",)``.
+        ratio: scale of alpha, beta and gamma; at least 0.5, where everything but offset 0 is one level.
+
+    Raises:
+        ValueError: an unknown method, mode or side, none or one twice, a bias on another side, or a small ratio.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        head_dim: int,
+        grid: TokenGrid,
+        *,
+        method: str = "product",
+        mode: str = "contextual",
+        on: tuple[str, ...] = ("k",),
+        ratio: float = 1.9,
+    ) -> None:
+        super().__init__(num_heads, head_dim, grid)
+        check_choice("method", method, METHODS)
+        check_choice("mode", mode, MODES)
+        if isinstance(on, str):
+            raise ValueError(f"on must be a tuple such as ('q', 'k', 'v'), got {on!r}")
+        for side in on:
+            check_choice("on", side, SIDES)
+        if len(on) == 0 or len(set(on)) != len(on):
+            raise ValueError(f"on must name some of {SIDES}, each once, got {on!r}")
+        if mode == "bias" and tuple(on) != ("k",):
+            raise ValueError(f"mode='bias' is the same on queries and keys: leave on=('k',), got {on!r}")
+        if not 0.5 <= ratio < math.inf:
+            raise ValueError(f"ratio must be finite and at least 0.5, got {ratio!r}")
+        self.method = method
+        self.mode = mode
+        self.on = tuple(on)
+        self.starts = level_starts(ratio)
+        self.levels = 2 * len(self.starts) + 1
+        directed = {"product": self.levels**2, "cross": self.levels}
+        self.buckets = directed.get(method, len(self.starts) + 1)
+        self.has_prefix_bucket = grid.num_prefix > 0
+        rows = self.buckets + int(self.has_prefix_bucket)
+        shape = (rows, head_dim) if mode == "contextual" else (num_heads, rows)
+        for name in self._names():
+            self.register_parameter(name, nn.Parameter(torch.empty(shape)))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for parameter in self.parameters():
+            nn.init.zeros_(parameter)
+
+    def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
+        tables = {name: at_least_float32(parameter) for name, parameter in self.named_parameters()}
+        device = next(iter(tables.values())).device
+        if self.method == "cross":
+            return self._cross(q, k, tables, device)
+        joint = self._joint_bucket(q, k, device)  # (Pq, Pk)
+        if self.mode == "bias":
+            bias = tables["table"].index_select(1, joint.flatten()).unflatten(1, joint.shape)
+            return PositionTerms(bias=with_prefix(bias, q, k, self._prefix_entries(tables["table"])))
+        index = pad_prefix(joint, q, k, value=self.buckets if self.has_prefix_bucket else -1)
+        return _on_sides({side: (RelativeVectors(tables[f"table_{side}"][None], index),) for side in self.on}, q, k)
+
+    def _names(self) -> list[str]:
+        names = ["table"] if self.mode == "bias" else [f"table_{side}" for side in self.on]
+        return [f"{name}_{axis}" for name in names for axis in "hw"] if self.method == "cross" else names
+
+    def _cross(self, q: TokenGrid, k: TokenGrid, tables: dict[str, Tensor], device: Device) -> PositionTerms:
+        """Rows and columns apart, each a part of its axis; what pairs with a prefix token have is dense."""
+        levels = [self._level(q, k, axis, device) for axis in range(2)]
+        if self.mode == "bias":
+            rows, columns = tables["table_h"], tables["table_w"]
+            biases = tuple(
+                AxisBias(table.index_select(1, level.flatten()).unflatten(1, level.shape), axis)
+                for axis, (table, level) in enumerate(zip((rows, columns), levels, strict=True))
+            )
+            prefix = prefix_alone(q, k, self._prefix_entries(rows + columns))
+            return PositionTerms(axis_bias=biases, bias=prefix, grids=(q, k))
+        sides: dict[str, tuple[RelativeVectors, ...]] = {}
+        for side in self.on:
+            rows, columns = tables[f"table_{side}_h"][None], tables[f"table_{side}_w"][None]  # (1, buckets + 1, D)
+            sides[side] = (RelativeVectors(rows, levels[0], 0), RelativeVectors(columns, levels[1], 1))
+            if self.has_prefix_bucket and q.num_prefix + k.num_prefix > 0:
+                no_pair = torch.full((q.num_patches, k.num_patches), -1, device=device)
+                only_prefix = pad_prefix(no_pair, q, k, value=0)
+                sides[side] += (RelativeVectors(rows[:, -1:] + columns[:, -1:], only_prefix),)
+        return _on_sides(sides, q, k)
+
+    def _prefix_entries(self, table: Tensor) -> Tensor | None:
+        """The last bucket of (H, buckets + 1) in the layout of a learned prefix, (H, 3); None without that bucket."""
+        return table[:, -1:].expand(-1, 3) if self.has_prefix_bucket else None
+
+    def _level(self, q: TokenGrid, k: TokenGrid, axis: int, device: Device) -> Tensor:
+        """g(delta) along one axis, counted from 0, int64 (Sq, Sk)."""
+        delta = axis_offsets(q, k, axis, device)
+        return delta.sign() * count_reached(delta.abs(), self.starts) + len(self.starts)
+
+    def _joint_bucket(self, q: TokenGrid, k: TokenGrid, device: Device) -> Tensor:
+        """The bucket of all grid pairs for the methods that mix both coordinates, int64 (Pq, Pk)."""
+        if self.method == "product":
+            rows, columns = self._level(q, k, 0, device) * self.levels, self._level(q, k, 1, device)
+            bucket = expand_axis(rows, 0, q, k) + expand_axis(columns, 1, q, k)
+        else:
+            squares = [axis_offsets(q, k, axis, device).square() for axis in range(2)]
+            squared = expand_axis(squares[0], 0, q, k) + expand_axis(squares[1], 1, q, k)
+            # round(sqrt(x)) >= t is x > t (t - 1) for integers: no root is taken, and none is rounded wrongly.
+            rounded = self.method == "euclidean"
+            bucket = count_reached(squared, [t * (t - 1) + 1 if rounded else t for t in self.starts])
+        return bucket.reshape(q.num_patches, k.num_patches)
+
+
+def _on_sides(sides: Mapping[str, tuple[RelativeVectors, ...]], q: TokenGrid, k: TokenGrid) -> PositionTerms:
+    return PositionTerms(
+        on_query=sides.get("k", ()),
+        on_key=sides.get("q", ()),
+        on_value=sides.get("v", ()),
+        grids=(q, k),
+    )
