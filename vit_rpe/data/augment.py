@@ -31,7 +31,7 @@ _WHOLE_IMAGE = ("imagenet", "deit")
 
 
 class Augmentation:
-    """Image to augmented eight-bit pixels; the draws depend on the key alone.
+    """Image to augmented eight-bit pixels in two steps; the draws depend on the key alone.
 
     The pipeline is built here, in the main process, so that forked loader processes inherit the import.
     """
@@ -44,15 +44,19 @@ class Augmentation:
         if self._pipeline is not None:
             self._pipeline.set_random_state(self._random.numpy, self._random.python)
 
-    def __call__(self, image: Any, key: tuple[int, ...]) -> np.ndarray:
-        """Anything ``Preprocessing`` takes to uint8 (H, W, C); ``key`` is (seed, epoch, sample)."""
-        if self._pipeline is None:
+    def read(self, image: Any) -> np.ndarray:
+        """Anything ``Preprocessing`` takes to uint8: (H, W, C), or (h, w, C) where the preset crops it
+        itself.
+        """
+        if self.preset not in _WHOLE_IMAGE:
             return self.preprocessing.pixels(image)
-        if self.preset in _WHOLE_IMAGE:
-            pixels = np.asarray(self.preprocessing.colour(image))
-            pixels = pixels if pixels.ndim == 3 else pixels[:, :, None]
-        else:
-            pixels = self.preprocessing.pixels(image)
+        pixels = np.asarray(self.preprocessing.colour(image))
+        return pixels if pixels.ndim == 3 else pixels[:, :, None]
+
+    def __call__(self, pixels: np.ndarray, key: tuple[int, ...]) -> np.ndarray:
+        """What ``read`` gave to uint8 (H, W, C); ``key`` is (seed, epoch, sample)."""
+        if self._pipeline is None:
+            return pixels
         self._random.move_to(*key)
         return self._pipeline(image=pixels)["image"]
 
@@ -86,17 +90,15 @@ def _pipeline(preset: str, preprocessing: Preprocessing) -> Any:
 
 def _policy(fill: tuple[int, ...], colour: bool) -> list[Any]:
     import albumentations as A
-    import cv2
 
-    def affine(**change: Any) -> Any:
-        return A.Affine(**change, interpolation=cv2.INTER_LINEAR, fill=fill if colour else fill[0], p=1.0)
+    from .warp import Warp
 
     operations = [
-        affine(rotate=(-30, 30)),
-        affine(shear={"x": (-17, 17), "y": (0, 0)}),
-        affine(shear={"x": (0, 0), "y": (-17, 17)}),
-        affine(translate_percent={"x": (-0.3, 0.3), "y": (0, 0)}),
-        affine(translate_percent={"x": (0, 0), "y": (-0.3, 0.3)}),
+        Warp("rotate", 0.52, fill),
+        Warp("shear_x", 0.3, fill),
+        Warp("shear_y", 0.3, fill),
+        Warp("translate_x", 0.3, fill),
+        Warp("translate_y", 0.3, fill),
         A.AutoContrast(p=1.0),
         A.Equalize(p=1.0),
         A.Posterize(num_bits=(4, 7), p=1.0),

@@ -83,7 +83,7 @@ def _splits(config: DataConfig, source: DataSource) -> tuple[LabelledImages, Lab
     if len(val.labels) == 0:
         raise DataNotFoundError(f"data.name={config.name} path={config.path!r} has no validation images")
     if config.fraction < 1:
-        _, chosen = stratified_split(train.labels, config.fraction, config.split_seed)
-        train = SubsetImages(train, chosen)
+        kept, _ = stratified_split(train.labels, 1 - config.fraction, config.split_seed)
+        train = SubsetImages(train, kept)
     words = f"{config.name}: {len(train.labels)} training and {len(val.labels)} validation images{held_out}"
     return train, val, words

@@ -21,6 +21,7 @@ DATA_NAMES = (
 )
 AUGMENT_PRESETS = ("none", "light", "cifar", "imagenet", "deit")
 INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos")
+_PILLOW_LIMIT = 178_956_970  # Pillow itself refuses larger images
 _START_METHODS = ("fork", "spawn", "forkserver")
 
 
@@ -110,6 +111,7 @@ class DataConfig:
             _check(key, getattr(self, key), getattr(self, key) >= 0, "at least 0")
         for key in ("mix_prob", "mix_switch_prob"):
             _check(key, getattr(self, key), 0 <= getattr(self, key) <= 1, "between 0 and 1")
+        _check("max_pixels", self.max_pixels, self.max_pixels <= _PILLOW_LIMIT, f"at most {_PILLOW_LIMIT}")
         eval_batch = self.eval_batch_size
         _check("eval_batch_size", eval_batch, eval_batch is None or eval_batch >= 1, "at least 1 or null")
         _check("val_fraction", self.val_fraction, 0 < self.val_fraction < 1, "between 0 and 1, both excluded")

@@ -6,7 +6,7 @@
    is multiplied by 255.
 4. A palette is looked up; transparent pixels (alpha channel or transparent colour) are blended onto
    ``background``.
-5. CMYK, YCbCr, Lab, HSV and 1-bit images become red, green, blue by Pillow's conversion.
+5. CMYK, YCbCr, HSV and 1-bit images become red, green, blue by Pillow's conversion.
 6. Three channels from grey repeat it; one channel from colour is the luma 0.299 R + 0.587 G + 0.114 B.
 
 C is the number of channels (1 or 3), h and w the size of the image as it comes.
@@ -14,6 +14,7 @@ C is the number of channels (1 or 3), h and w the size of the image as it comes.
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,9 @@ def to_pil(image: Image.Image | np.ndarray | str | Path | Any, *, max_pixels: in
     elif isinstance(image, Image.Image):
         opened = image
     else:
-        opened = Image.open(image)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit below is ours
+            opened = Image.open(image)
     if opened.width * opened.height > max_pixels:
         raise ValueError(f"{opened.width} x {opened.height} pixels, at most {max_pixels} are allowed (max_pixels)")
     return opened

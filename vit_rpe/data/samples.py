@@ -19,8 +19,6 @@ from .sources.base import LabelledImages
 
 __all__ = ["Batch", "ImageSamples"]
 
-_READ_ERRORS = (OSError, ValueError, SyntaxError, EOFError, ArithmeticError, IndexError, TypeError)
-
 
 class Batch(NamedTuple):
     """``images`` (B, C, H, W) uint8, ``labels`` (B,) int64; ``bad``: (name, reason) of unreadable images."""
@@ -98,7 +96,8 @@ class ImageSamples(Dataset):
 
     def _pixels(self, epoch: int, index: int) -> np.ndarray:
         try:
-            return self.augmentation(self.images.image(index), (self.seed, epoch, index))
-        except _READ_ERRORS as error:
+            pixels = self.augmentation.read(self.images.image(index))
+        except Exception as error:  # decoders meet foreign bytes and raise almost anything
             reason = " ".join(str(error).split()) or type(error).__name__
             raise BadImageError(self.images.name(index), reason) from error
+        return self.augmentation(pixels, (self.seed, epoch, index))

@@ -35,8 +35,8 @@ def fashion_mnist(config: DataConfig) -> DataSource:
     places = [root, root / "FashionMNIST" / "raw"] + ([] if config.path else [_DEBIAN])
     folder = next((place for place in places if _file(place, "train", "images")), None)
     if folder is None and config.download:
-        fetch(root, _download, what="Fashion-MNIST")
-        folder = root
+        folder = root / "FashionMNIST" / "raw"
+        fetch(folder, _download, what="Fashion-MNIST")
     if folder is None:
         raise DataNotFoundError(
             f"no Fashion-MNIST in {', '.join(map(str, places))}; --data.download true fetches it, and so does "
