@@ -1,6 +1,8 @@
-"""Models: the vision transformer, its timm entry points, and the sequence transformer."""
+"""Models: the vision transformer, the sequence transformer, and their timm entry points."""
 
+from vit_rpe.models import rpe_sequence as rpe_sequence
 from vit_rpe.models import vit_rpe as vit_rpe
+from vit_rpe.models.sequence import SequenceTransformer
 from vit_rpe.models.vit import VisionTransformer
 
-__all__ = ["VisionTransformer"]
+__all__ = ["SequenceTransformer", "VisionTransformer"]
