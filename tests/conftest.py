@@ -9,9 +9,7 @@ torch.set_num_threads(1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--exhaustive", action="store_true", help="run the full matrices, not only their samples"
-    )
+    parser.addoption("--exhaustive", action="store_true", help="run the full matrices, not only their samples")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -13,7 +13,7 @@ from vit_rpe.attention import attend
 from vit_rpe.encodings import PositionEncoding, create_encoding, encoding_class, list_encodings
 from vit_rpe.geometry import TokenGrid
 
-HEADS, HEAD_DIM, BATCH = 3, 12, 2
+HEADS, HEAD_DIM = 3, 12
 SCALE = HEAD_DIM**-0.5
 NATIVE = {1: (5,), 2: (2, 3), 3: (2, 3, 4)}
 
@@ -100,10 +100,10 @@ def refuses(
 
 
 def inputs(
-    q: TokenGrid, k: TokenGrid, *, dtype: torch.dtype = torch.float64
+    q: TokenGrid, k: TokenGrid, *, batch: int = 2, dtype: torch.dtype = torch.float64
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Random q, k, v that require gradients; the values are wide as the head."""
-    shapes = [(BATCH, HEADS, n, HEAD_DIM) for n in (q.num_tokens, k.num_tokens, k.num_tokens)]
+    shapes = [(batch, HEADS, n, HEAD_DIM) for n in (q.num_tokens, k.num_tokens, k.num_tokens)]
     return tuple(torch.randn(shape, dtype=dtype, requires_grad=True) for shape in shapes)  # type: ignore[return-value]
 
 

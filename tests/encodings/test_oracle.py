@@ -9,7 +9,6 @@ import torch
 
 from tests.encodings.build import (
     SCALE,
-    axes_of,
     build,
     grid_pairs,
     inputs,
@@ -46,9 +45,7 @@ def test_every_encoding_has_an_oracle(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "axes", "options", "situation", "prefix"), cases())
-def test_output_and_gradients(
-    name: str, axes: int, options: dict[str, Any], situation: str, prefix: int
-) -> None:
+def test_output_and_gradients(name: str, axes: int, options: dict[str, Any], situation: str, prefix: int) -> None:
     native = native_grid(axes, prefix)
     q_grid, k_grid = grid_pairs(axes, prefix)[situation]
     if refuses(name, options, native, q_grid, k_grid):
@@ -56,7 +53,7 @@ def test_output_and_gradients(
             build(name, native, options)(q_grid, k_grid)
         return
     encoding = build(name, native, options)
-    tensors = inputs(q_grid, k_grid)
+    tensors = inputs(q_grid, k_grid, batch=1)
     wanted = [*tensors, *encoding.parameters()]
 
     expected = attention_by_loops(ORACLES[name].answer, encoding, *tensors, q_grid, k_grid, SCALE)

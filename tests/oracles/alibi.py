@@ -26,9 +26,7 @@ def slope(head: int, num_heads: int) -> float:
 
 def draw(encoding: PositionEncoding, generator: Generator) -> None:
     if encoding.slopes is not None:
-        encoding.slopes.data = (
-            torch.rand(encoding.slopes.shape, generator=generator, dtype=encoding.slopes.dtype) + 0.1
-        )
+        encoding.slopes.data = torch.rand(encoding.slopes.shape, generator=generator, dtype=encoding.slopes.dtype) + 0.1
 
 
 def answer(encoding: PositionEncoding, pair: Pair) -> Answer:

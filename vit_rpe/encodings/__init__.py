@@ -22,12 +22,19 @@ from vit_rpe.encodings.combined import (
     encodings_of,
     resized_position,
 )
+from vit_rpe.encodings.cpb import ContinuousBias
 from vit_rpe.encodings.deberta import Deberta
 from vit_rpe.encodings.decomposed import Decomposed
+from vit_rpe.encodings.fire import Fire
 from vit_rpe.encodings.irpe import IRPE
+from vit_rpe.encodings.kerple import Kerple
+from vit_rpe.encodings.lookhere import LookHere
 from vit_rpe.encodings.none import NoPosition
 from vit_rpe.encodings.rope import Rope
+from vit_rpe.encodings.rope_mixed import RopeMixed
+from vit_rpe.encodings.rope_normalized import RopeNormalized
 from vit_rpe.encodings.shaw import Shaw
+from vit_rpe.encodings.t5 import T5Bias
 from vit_rpe.encodings.transformer_xl import TransformerXL
 
 __all__ = [
@@ -36,14 +43,21 @@ __all__ = [
     "AxialBias",
     "Card",
     "CombinedEncoding",
+    "ContinuousBias",
     "Deberta",
     "Decomposed",
+    "Fire",
+    "Kerple",
+    "LookHere",
     "NoPosition",
     "PositionEncoding",
     "RelativeBias",
     "Rope",
+    "RopeMixed",
+    "RopeNormalized",
     "Shaw",
     "Spec",
+    "T5Bias",
     "TransformerXL",
     "create_encoding",
     "create_position",

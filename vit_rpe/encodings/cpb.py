@@ -1,0 +1,130 @@
+"""A bias computed by a small network from the logarithm of the offset (continuous position bias).
+
+    ``swinv2``:  x_a = 8 delta_a / (size_a - 1),  y = sign(x) log2(1 + |x|) / log2(8),  bias = 16 sigmoid(MLP(y))
+    ``log``:     y = sign(delta) ln(1 + |delta|),  bias = MLP(y)
+
+Swin Transformer V2: Scaling Up Capacity and Resolution, arXiv 2111.09883, section 3.3 (eq. 4 for the log coordinates;
+the factors 8 and 16 are those of its released code). ``log`` is the plainer form of timm's relative position layer.
+
+The network sees each distinct offset once, prod(Sq_a + Sk_a - 1) of them, not each pair; pairs look their value up.
+``size`` is the native grid's, also when the queries and keys lie on another one. An axis of one token has coordinate 0.
+"""
+
+from __future__ import annotations
+
+from math import log2
+
+import torch
+from torch import Tensor, nn
+
+from vit_rpe.encodings._base import Card, PositionEncoding, check_choice, register
+from vit_rpe.encodings._relative import (
+    PREFIX_CHOICES,
+    distinct_offsets,
+    lookup,
+    prefix_parameter,
+    project,
+    with_prefix,
+)
+from vit_rpe.geometry import Device, TokenGrid
+from vit_rpe.terms import PositionTerms
+
+MODES = ("swinv2", "log")
+
+
+def log_coordinate(delta: Tensor, mode: str, size: int) -> Tensor:
+    """The network's input for offsets along one axis of ``size`` native tokens, same shape as ``delta`` (float)."""
+    if mode == "log":
+        return delta.sign() * torch.log1p(delta.abs())
+    x = 8.0 * delta / (size - 1) if size > 1 else torch.zeros_like(delta)
+    return x.sign() * torch.log2(1.0 + x.abs()) / log2(8)
+
+
+@register(
+    "cpb",
+    Card(
+        paper="Swin Transformer V2, arXiv 2111.09883",
+        adds=("bias",),
+        elsewhere="defined for every offset; swinv2 coordinates stay relative to the native grid",
+    ),
+)
+class ContinuousBias(PositionEncoding):
+    """A network from log offsets to one scalar a head.
+
+    Parameters are ``fc1`` (n -> hidden), ``fc2`` (hidden -> H; without bias in mode ``swinv2``), and ``prefix_bias``
+    (H, 3) where learned.
+
+    Args:
+        num_heads, head_dim, grid: as for every encoding.
+        mode: ``"swinv2"`` or ``"log"``, see above.
+        hidden: width of the hidden layer.
+        prefix: ``"zero"``, or ``"learned"`` for a scalar for prefix->patch, patch->prefix and prefix->prefix.
+
+    Raises:
+        ValueError: an unknown ``mode`` or ``prefix``, ``hidden`` below 1.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        head_dim: int,
+        grid: TokenGrid,
+        *,
+        mode: str = "swinv2",
+        hidden: int = 512,
+        prefix: str = "zero",
+    ) -> None:
+        super().__init__(num_heads, head_dim, grid)
+        check_choice("mode", mode, MODES)
+        check_choice("prefix", prefix, PREFIX_CHOICES)
+        if hidden < 1:
+            raise ValueError(f"hidden must be at least 1, got {hidden}")
+        self.mode = mode
+        self.fc1 = nn.Linear(grid.ndim, hidden)
+        self.fc2 = nn.Linear(hidden, num_heads, bias=mode == "log")
+        self.prefix_bias = prefix_parameter(prefix, num_heads, grid)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for name, parameter in self.named_parameters():
+            if name.endswith("weight") or name == "prefix_bias":
+                nn.init.trunc_normal_(parameter, std=0.02)
+            else:
+                nn.init.zeros_(parameter)
+
+    @torch.no_grad()
+    def zero_(self) -> None:
+        """Make the encoding add nothing: the last layer is zeroed, which leaves ``swinv2`` at the constant 8.
+
+        A constant adds nothing to a softmax, provided that pairs with a prefix token have it too.
+
+        Raises:
+            ValueError: mode ``swinv2`` on a grid with prefix tokens and no learned prefix values to hold the constant.
+        """
+        if self.mode == "swinv2" and self.grid.num_prefix > 0 and self.prefix_bias is None:
+            raise ValueError(
+                "cpb in mode 'swinv2' cannot add nothing beside prefix tokens: it adds 8 to patches alike "
+                "and 0 to them; use prefix='learned' or mode='log'"
+            )
+        for parameter in self.fc2.parameters():
+            parameter.zero_()
+        if self.prefix_bias is not None:
+            self.prefix_bias.fill_(8.0 if self.mode == "swinv2" else 0.0)
+
+    def no_weight_decay(self) -> set[str]:
+        return {name for name, _ in self.named_parameters() if not name.endswith("weight")}
+
+    def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
+        device = self.fc1.weight.device
+        coordinates, index = [], []
+        for axis, size in enumerate(self.grid.size):
+            delta, rows = distinct_offsets(q, k, axis, device)
+            dtype = torch.promote_types(self.fc1.weight.dtype, torch.float32)
+            coordinates.append(log_coordinate(delta.to(dtype), self.mode, size))
+            index.append(rows)
+        inputs = torch.stack(torch.meshgrid(*coordinates, indexing="ij"), dim=-1)  # (R_1, ..., R_n, n)
+        hidden = project(inputs, self.fc1.weight, self.fc1.bias).relu()
+        table = project(hidden, self.fc2.weight, self.fc2.bias).movedim(-1, 0)  # (H, R_1, ..., R_n)
+        if self.mode == "swinv2":
+            table = 16.0 * table.sigmoid()
+        return PositionTerms(bias=with_prefix(lookup(table, index, q, k), q, k, self.prefix_bias))

@@ -1,0 +1,98 @@
+"""A bias from a network of the distance, relative to how far the query could look.
+
+    logits_ij += MLP( psi(d_ij) / (psi(max(L, d_max(i))) + 1e-6) ),     psi(x) = ln(|c x| + 1)
+
+Functional Interpolation for Relative Positions Improves Long Context Transformers, arXiv 2310.04418, eq. 5 and 18.
+d is the Euclidean norm of the offset; d_max(i) the largest distance between query i and any place of the key grid's
+lattice, or the query's position where ``causal``. MLP: 1 -> 32 -> H with one relu. Costs 32 (H + 1) products a pair.
+
+Differs from the paper: symmetric by default, any number of axes; c and L enter by their absolute value, as in the
+released code; L starts at the largest distance of the native grid and is learned directly.
+"""
+
+from __future__ import annotations
+
+from math import hypot
+
+import torch
+from torch import Tensor, nn
+
+from vit_rpe.encodings._base import Card, PositionEncoding, register
+from vit_rpe.encodings._relative import project
+from vit_rpe.geometry import Device, TokenGrid, axis_offsets, expand_axis
+from vit_rpe.terms import PositionTerms, pad_prefix
+
+HIDDEN = 32
+EPSILON = 1e-6
+
+
+@register(
+    "fire",
+    Card(
+        paper="FIRE, arXiv 2310.04418",
+        adds=("bias",),
+        elsewhere="interpolates: distances are relative to the lattice, or to L where that is larger",
+    ),
+)
+class Fire(PositionEncoding):
+    """Parameters ``fc1`` (1 -> 32), ``fc2`` (32 -> H), ``c`` and ``L``, both ().
+
+    Args:
+        num_heads, head_dim, grid: as for every encoding.
+        causal: divide by the query's position instead of its largest distance; 1-D only. Masks nothing.
+
+    Raises:
+        ValueError: ``causal`` with more than one axis.
+    """
+
+    def __init__(self, num_heads: int, head_dim: int, grid: TokenGrid, *, causal: bool = False) -> None:
+        super().__init__(num_heads, head_dim, grid)
+        if causal and grid.ndim != 1:
+            raise ValueError(f"fire with causal=True is defined in 1-D only, got the grid {grid.size}")
+        self.causal = causal
+        self.fc1 = nn.Linear(1, HIDDEN)
+        self.fc2 = nn.Linear(HIDDEN, num_heads)
+        self.c = nn.Parameter(torch.empty(()))
+        self.L = nn.Parameter(torch.empty(()))
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        self.fc1.reset_parameters()
+        nn.init.trunc_normal_(self.fc2.weight, std=0.02)
+        nn.init.zeros_(self.fc2.bias)
+        self.c.fill_(0.1)
+        self.L.fill_(max(1.0, hypot(*(size - 1 for size in self.grid.size))))
+
+    @torch.no_grad()
+    def zero_(self) -> None:
+        """Make the encoding add nothing: the last layer is zeroed, and all of it can still learn."""
+        self.fc2.weight.zero_()
+        self.fc2.bias.zero_()
+
+    def no_weight_decay(self) -> set[str]:
+        return {name for name, _ in self.named_parameters() if not name.endswith("weight")}
+
+    def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
+        dtype = torch.promote_types(self.c.dtype, torch.float32)
+        c, threshold = self.c.to(dtype), self.L.to(dtype).abs()
+        squares = torch.zeros((), dtype=dtype, device=c.device)
+        for axis in range(q.ndim):
+            delta = axis_offsets(q, k, axis, c.device).to(dtype)
+            squares = squares + expand_axis(delta.square(), axis, q, k)
+        distance = squares.reshape(q.num_patches, k.num_patches).sqrt()
+        farthest = torch.maximum(threshold, self._farthest(q, k, dtype, c.device))[:, None]  # (Pq, 1)
+        ratio = torch.log1p((c * distance).abs()) / (torch.log1p((c * farthest).abs()) + EPSILON)
+        hidden = project(ratio[..., None], self.fc1.weight, self.fc1.bias).relu()
+        grid_bias = project(hidden, self.fc2.weight, self.fc2.bias).movedim(-1, 0)  # (H, Pq, Pk)
+        return PositionTerms(bias=pad_prefix(grid_bias, q, k))
+
+    def _farthest(self, q: TokenGrid, k: TokenGrid, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """d_max of every grid query, (Pq,)."""
+        positions = q.positions(device).to(dtype)
+        if self.causal:
+            return positions[:, 0]
+        squares = torch.zeros((), dtype=dtype, device=device)
+        for place, size in zip(positions.unbind(1), k.lattice, strict=True):
+            squares = squares + torch.maximum(place.abs(), (size - 1 - place).abs()).square()
+        return squares.sqrt()

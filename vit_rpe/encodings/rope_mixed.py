@@ -1,0 +1,80 @@
+"""Rotary position with learned frequencies over all axes at once:  angle[h, t] = sum_a x_a f[a, h, t].
+
+Rotary Position Embedding for Vision Transformer, arXiv 2403.13298, eq. 11 and 12 (RoPE-Mixed): diagonal directions can
+be told apart, which the axial form cannot. n D/2 parameters a head; cos and sin are computed per head and layer.
+
+At the start each head has n random directions at right angles to each other; a share of D/2n channel pairs turns along
+each, with speeds base^(-2 n t / D). Pair (c, c + D/2) turns by angle c. Prefix tokens have angle 0.
+Differs from the paper: any number of axes.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from vit_rpe.encodings._base import Card, PositionEncoding, at_least_float32, register
+from vit_rpe.geometry import Device, TokenGrid
+from vit_rpe.terms import PositionTerms
+
+
+def mixed_angles(frequencies: Tensor, grid: TokenGrid) -> Tensor:
+    """Angles of all tokens, prefix first: frequencies (n, H, D/2) -> (H, N, D/2), in at least float32.
+
+    A sum of products, not a matrix product: autocast leaves those alone.
+    """
+    frequencies = at_least_float32(frequencies)
+    positions = grid.positions(frequencies.device).to(frequencies.dtype)  # (P, n)
+    angles = torch.zeros((), dtype=frequencies.dtype, device=frequencies.device)
+    for place, speed in zip(positions.unbind(1), frequencies.unbind(0), strict=True):
+        angles = angles + place[None, :, None] * speed[:, None, :]
+    return torch.nn.functional.pad(angles, (0, 0, grid.num_prefix, 0))
+
+
+@register(
+    "rope_mixed",
+    Card(
+        paper="RoPE-ViT, arXiv 2403.13298",
+        adds=("rotate_q", "rotate_k"),
+        elsewhere="defined for every offset",
+        additive=False,
+    ),
+)
+class RopeMixed(PositionEncoding):
+    """Learned ``frequencies`` (n, H, D/2).
+
+    Args:
+        num_heads, head_dim, grid: as for every encoding.
+        base: ratio of the fastest to the slowest speed at the start.
+
+    Raises:
+        ValueError: an odd ``head_dim``, or ``base`` not positive.
+    """
+
+    def __init__(self, num_heads: int, head_dim: int, grid: TokenGrid, *, base: float = 10.0) -> None:
+        super().__init__(num_heads, head_dim, grid)
+        if head_dim % 2 != 0:
+            raise ValueError(f"rope_mixed turns pairs of channels: head_dim must be even, got {head_dim}")
+        if not base > 0:
+            raise ValueError(f"base must be positive, got {base!r}")
+        self.base = base
+        self.frequencies = nn.Parameter(torch.empty(grid.ndim, num_heads, head_dim // 2))
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        axes, num_heads, pairs = self.frequencies.shape
+        share = -(-pairs // axes)  # channel pairs a direction, rounded up
+        pair = torch.arange(pairs, device=self.frequencies.device)
+        speed = self.base ** (-(pair % share).float() / share)  # (D/2,)
+        random = torch.randn(num_heads, axes, axes, device=self.frequencies.device)
+        directions, _ = torch.linalg.qr(random)  # (H, n, n): columns at right angles
+        self.frequencies.copy_(directions[:, :, pair // share].movedim(1, 0) * speed)
+
+    def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
+        angles_q = mixed_angles(self.frequencies, q)
+        rotate_q = (angles_q.cos(), angles_q.sin())
+        if q == k:
+            return PositionTerms(rotate_q=rotate_q, rotate_k=rotate_q)
+        angles_k = mixed_angles(self.frequencies, k)
+        return PositionTerms(rotate_q=rotate_q, rotate_k=(angles_k.cos(), angles_k.sin()))

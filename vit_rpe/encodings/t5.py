@@ -1,0 +1,152 @@
+"""A learned scalar per distance bucket:  logits_ij += sum_a T_a[h, bucket(key_a - query_a)].
+
+Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer, arXiv 1910.10683, section 2.1. Near
+offsets have a bucket each, far ones share buckets that widen logarithmically up to ``max_distance``; all beyond share
+the last. H * num_buckets parameters an axis, one addition a pair.
+
+Differs from the paper: several axes (a sum, or one table over bucket tuples), prefix tokens, and the softmax keeps its
+scale (T5 itself runs with scale 1). ``bidirectional=False`` puts every future key in bucket 0 and masks nothing.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import floor, log
+
+import torch
+from torch import Tensor, nn
+
+from vit_rpe.encodings._base import Card, PositionEncoding, at_least_float32, check_choice, register
+from vit_rpe.encodings._relative import (
+    PREFIX_CHOICES,
+    clipped_index,
+    lookup,
+    prefix_alone,
+    prefix_parameter,
+    with_prefix,
+)
+from vit_rpe.geometry import Device, TokenGrid
+from vit_rpe.terms import AxisBias, PositionTerms
+
+
+def t5_bucket(offset: int, num_buckets: int, max_distance: int, bidirectional: bool) -> int:
+    """The bucket of one offset, **key minus query**, in 0 ... num_buckets - 1."""
+    if bidirectional:
+        num_buckets //= 2
+        first = num_buckets if offset > 0 else 0
+        distance = abs(offset)
+    else:
+        first = 0
+        distance = max(-offset, 0)
+    exact = num_buckets // 2
+    if distance < exact:
+        return first + distance
+    share = log(distance / exact) / log(max_distance / exact)
+    # The small term: a distance that reaches a bucket's lower edge exactly belongs to it, whatever log rounds to.
+    return first + min(exact + floor(share * (num_buckets - exact) + 1e-9), num_buckets - 1)
+
+
+@lru_cache(maxsize=64)
+def buckets_by_offset(num_buckets: int, max_distance: int, bidirectional: bool) -> list[int]:
+    """The bucket of every offset, query minus key, from -max_distance to max_distance."""
+    return [
+        t5_bucket(-offset, num_buckets, max_distance, bidirectional)
+        for offset in range(-max_distance, max_distance + 1)
+    ]
+
+
+@register(
+    "t5",
+    Card(
+        paper="T5, arXiv 1910.10683",
+        adds=("axis_bias", "bias"),
+        elsewhere="defined for every offset; all beyond max_distance share a bucket",
+    ),
+)
+class T5Bias(PositionEncoding):
+    """Scalars over logarithmic buckets.
+
+    Parameters are ``table_0`` ... ``table_{n-1}``, each (H, num_buckets), or ``table`` (H, num_buckets, ...,
+    num_buckets) where joint, and ``prefix_bias`` (H, 3) where learned.
+
+    Args:
+        num_heads, head_dim, grid: as for every encoding.
+        num_buckets: per axis; half of them for each direction if bidirectional.
+        max_distance: offsets from here on share the last bucket.
+        bidirectional: tell future keys from past ones; False puts every future key in bucket 0.
+        joint: one table over tuples of buckets instead of a sum over axes.
+        share_heads: one table for all heads.
+        init_std: standard deviation of the initial values (truncated normal).
+        prefix: ``"zero"``, or ``"learned"`` for a scalar for prefix->patch, patch->prefix and prefix->prefix.
+
+    Raises:
+        ValueError: too few buckets, ``max_distance`` inside the exact ones, ``joint`` in 1-D, a bad ``prefix``.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        head_dim: int,
+        grid: TokenGrid,
+        *,
+        num_buckets: int = 32,
+        max_distance: int = 128,
+        bidirectional: bool = True,
+        joint: bool = False,
+        share_heads: bool = False,
+        init_std: float = 0.02,
+        prefix: str = "zero",
+    ) -> None:
+        super().__init__(num_heads, head_dim, grid)
+        check_choice("prefix", prefix, PREFIX_CHOICES)
+        _check_buckets(num_buckets, max_distance, bidirectional)
+        if joint and grid.ndim == 1:
+            raise ValueError(f"joint=True needs a grid of several axes, got {grid.size}: in 1-D leave it False")
+        self.num_buckets = num_buckets
+        self.max_distance = max_distance
+        self.bidirectional = bidirectional
+        self.joint = joint
+        self.init_std = init_std
+        rows = 1 if share_heads else num_heads
+        if joint:
+            self.table = nn.Parameter(torch.empty(rows, *(num_buckets,) * grid.ndim))
+        else:
+            for axis in range(grid.ndim):
+                self.register_parameter(f"table_{axis}", nn.Parameter(torch.empty(rows, num_buckets)))
+        self.prefix_bias = prefix_parameter(prefix, rows, grid)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for parameter in self.parameters():
+            nn.init.trunc_normal_(parameter, std=self.init_std)
+
+    def bucket_index(self, q: TokenGrid, k: TokenGrid, axis: int, device: Device = None) -> Tensor:
+        """Bucket of every pair along one axis, int64 (Sq, Sk)."""
+        buckets = buckets_by_offset(self.num_buckets, self.max_distance, self.bidirectional)
+        offset = clipped_index(q, k, axis, self.max_distance, device)
+        return torch.tensor(buckets, device=offset.device)[offset]
+
+    def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
+        if self.joint:
+            table = at_least_float32(self.table)
+            index = [self.bucket_index(q, k, axis, table.device) for axis in range(q.ndim)]
+            return PositionTerms(bias=with_prefix(lookup(table, index, q, k), q, k, self.prefix_bias))
+        parts = []
+        for axis in range(q.ndim):
+            table = at_least_float32(getattr(self, f"table_{axis}"))
+            rows = self.bucket_index(q, k, axis, table.device)
+            parts.append(AxisBias(table.index_select(1, rows.flatten()).reshape(-1, *rows.shape), axis))
+        prefix = prefix_alone(q, k, self.prefix_bias)
+        return PositionTerms(axis_bias=tuple(parts), bias=prefix, grids=(q, k))
+
+
+def _check_buckets(num_buckets: int, max_distance: int, bidirectional: bool) -> None:
+    if bidirectional and (num_buckets < 4 or num_buckets % 2 == 1):
+        raise ValueError(f"num_buckets must be even and at least 4 if bidirectional, got {num_buckets}")
+    if not bidirectional and num_buckets < 2:
+        raise ValueError(f"num_buckets must be at least 2, got {num_buckets}")
+    exact = num_buckets / (4 if bidirectional else 2)
+    if max_distance <= exact:
+        raise ValueError(
+            f"max_distance must exceed {exact:g}, up to which {num_buckets} buckets are exact, got {max_distance}"
+        )
