@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["BadImageError", "DataNotFoundError"]
+__all__ = ["BadImageError", "DataNotFoundError", "bad_image"]
 
 
 class DataNotFoundError(ValueError):
@@ -19,3 +19,8 @@ class BadImageError(ValueError):
 
     def __reduce__(self) -> tuple[type[BadImageError], tuple[str, str]]:
         return BadImageError, (self.name, self.reason)
+
+
+def bad_image(name: str, error: Exception) -> BadImageError:
+    """The one-line error for what a decoder raised on image ``name``."""
+    return BadImageError(name, " ".join(str(error).split()) or type(error).__name__)

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from .choices import check_choice
 from .config import INTERPOLATIONS
+from .errors import bad_image
 from .pixels import to_mode, to_pil, with_channels
 
 if TYPE_CHECKING:
@@ -69,8 +70,16 @@ class Preprocessing:
         return cls(**given)
 
     def __call__(self, image: Image.Image | np.ndarray | str | Path) -> Tensor:
-        """Image (or path, or uint8 array (h, w, channels)) to a normalised float tensor (C, H, W)."""
-        return self.normalize(torch.from_numpy(self.pixels(image).transpose(2, 0, 1).copy()))
+        """Image (or path, or uint8 array (h, w, channels)) to a normalised float tensor (C, H, W).
+
+        Raises ``BadImageError``, with the path where there is one, for what cannot be read.
+        """
+        try:
+            pixels = self.pixels(image)
+        except Exception as error:  # decoders meet foreign bytes and raise almost anything
+            name = str(image) if isinstance(image, str | Path) else f"<{type(image).__name__}>"
+            raise bad_image(name, error) from error
+        return self.normalize(torch.from_numpy(pixels.transpose(2, 0, 1).copy()))
 
     def normalize(self, images: Tensor) -> Tensor:
         """uint8 (..., C, H, W) to float32 of the same shape, on the device the images are on."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from .augment import Augmentation
-from .errors import BadImageError
+from .errors import BadImageError, bad_image
 from .sources.base import LabelledImages
 
 __all__ = ["Batch", "ImageSamples"]
@@ -98,6 +98,5 @@ class ImageSamples(Dataset):
         try:
             pixels = self.augmentation.read(self.images.image(index))
         except Exception as error:  # decoders meet foreign bytes and raise almost anything
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise BadImageError(self.images.name(index), reason) from error
+            raise bad_image(self.images.name(index), error) from error
         return self.augmentation(pixels, (self.seed, epoch, index))
