@@ -4,6 +4,9 @@
 >>> model = timm.create_model("vit_rpe_tiny_patch4_32", rpe="bias", num_classes=10)
 """
 
+import importlib
+from typing import Any
+
 from vit_rpe.attention import attend, attention_weights
 from vit_rpe.encodings import PositionEncoding, create_encoding, list_encodings
 from vit_rpe.geometry import TokenGrid
@@ -27,3 +30,10 @@ __all__ = [
     "create_encoding",
     "list_encodings",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """``vit_rpe.viz`` is imported when it is first used."""
+    if name == "viz":
+        return importlib.import_module("vit_rpe.viz")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

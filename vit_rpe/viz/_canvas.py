@@ -1,0 +1,46 @@
+"""A blank matplotlib figure and the colours every picture shares.
+
+Figures are made without ``pyplot``: nothing global is touched, nothing is shown, nothing is saved.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+ATTENTION = "inferno"
+"""Perceptually uniform, for values from 0 up."""
+SIGNED = "RdBu_r"
+"""Diverging, zero is white, for values of both signs."""
+HIDDEN = "0.75"
+"""Grey of what no query may see."""
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """A figure of ``width`` by ``height`` inches that lays its panels out by itself."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def panels(figure: Figure, rows: int, columns: int) -> Any:
+    """A (rows, columns) array of axes without ticks."""
+    axes = figure.subplots(rows, columns, squeeze=False)
+    for panel in axes.flat:
+        bare(panel)
+    return axes
+
+
+def bare(panel: Axes) -> None:
+    panel.set_xticks([])
+    panel.set_yticks([])
+
+
+def with_hidden(name: str) -> Any:
+    """The colour map ``name`` with grey for NaN."""
+    from matplotlib import colormaps
+
+    return colormaps[name].with_extremes(bad=HIDDEN)
