@@ -139,7 +139,7 @@ class Recording:
         Raises:
             ValueError: the layer has no such head.
         """
-        num_heads = int(self.calls[self._name(layer)][0].num_heads)
+        num_heads: Any = self.calls[self._name(layer)][0].num_heads
         if not 0 <= head < num_heads:
             raise ValueError(f"head {head} does not exist: the layer has {num_heads} heads, 0 to {num_heads - 1}")
         return head
