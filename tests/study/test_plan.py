@@ -1,0 +1,85 @@
+"""Study files and the grid of cells they stand for."""
+
+from pathlib import Path
+
+import pytest
+
+from vit_rpe.study.plan import Cell, Variant, cells_of, read_study
+from vit_rpe.training.parse import parse_config
+
+TEXT = """
+name: tiny
+base: digits/vit_nano_bias
+variants: [none, bias, {label: big, rpe: {name: bias, max_distance: 1}, args: {drop_rate: 0.1}}]
+seeds: [0, 3]
+fractions: [1.0, 0.5]
+img_sizes: [null, 16, [8, 12]]
+overrides: {train.epochs: 2}
+"""
+
+
+def _write(folder: Path, text: str) -> str:
+    file = folder / "study.yaml"
+    file.write_text(text)
+    return str(file)
+
+
+def test_the_grid_is_whole_and_names_are_unique(tmp_path):
+    cells = cells_of(read_study(_write(tmp_path, TEXT)))
+    assert len(cells) == 3 * 2 * 2 * 3
+    names = [cell.name for cell in cells]
+    assert len(set(names)) == len(names)
+    assert names[0] == "none-seed0"
+    assert "big-f0.5-s8x12-seed3" in names
+    assert all("seed0" in name for name in names[: len(names) // 2])
+
+
+def test_only_selects_by_pattern(tmp_path):
+    study = read_study(_write(tmp_path, TEXT))
+    assert [cell.name for cell in cells_of(study, ["bias-seed*"])] == ["bias-seed0", "bias-seed3"]
+    with pytest.raises(ValueError, match="'bais-seed0' fits no cell"):
+        cells_of(study, ["bais-seed0"])
+
+
+def test_a_cell_is_a_valid_training_command(tmp_path):
+    study = read_study(_write(tmp_path, TEXT))
+    cell = Cell(study.variants[2], seed=3, fraction=0.5, img_size=[8, 12])
+    config = parse_config(cell.words(study, tmp_path / "run"))
+    assert config.model.rpe == {"name": "bias", "max_distance": 1}
+    assert config.model.args == {"in_chans": 1, "drop_rate": 0.1}
+    assert tuple(config.model.img_size) == (8, 12)
+    assert (config.train.seed, config.train.epochs, config.data.fraction) == (3, 2, 0.5)
+
+
+def test_variants_by_name_and_by_mapping(tmp_path):
+    study = read_study(_write(tmp_path, TEXT))
+    assert study.variants[1] == Variant("bias", "bias")
+    assert study.variants[2].args == {"drop_rate": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (TEXT.replace("seeds:", "seads:"), "unknown key 'seads'.*did you mean 'seeds'"),
+        (TEXT.replace("variants: [none,", "variants: [bias,"), "more than one variant labelled bias"),
+        (TEXT + "baseline: nune\n", "baseline 'nune' is no variant.*did you mean 'none'"),
+        (TEXT.replace("name: tiny", ""), "needs the key 'name'"),
+        (TEXT.replace("digits/vit_nano_bias", "digits/vit_nano_bais"), "did you mean 'digits/vit_nano_bias'"),
+        ("- none\n", "must hold keys and values"),
+        (TEXT.replace("label: big", "lable: big"), "a variant in"),
+    ],
+)
+def test_bad_files(tmp_path, text, message):
+    with pytest.raises(ValueError, match=message):
+        read_study(_write(tmp_path, text))
+
+
+def test_shipped_studies_are_valid():
+    from vit_rpe.training.shipped import list_configs
+
+    studies = [name for name in list_configs() if name.startswith("study/")]
+    assert "study/digits" in studies
+    for name in studies:
+        study = read_study(name)
+        for cell in cells_of(study)[: len(study.variants)]:
+            parse_config(cell.words(study, Path("unused")))

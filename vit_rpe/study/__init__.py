@@ -1,0 +1,1 @@
+"""Studies: a grid of encodings, seeds, sizes and fractions of the data under one recipe."""
