@@ -49,6 +49,7 @@ def grid_distance(q: TokenGrid, k: TokenGrid, metric: str, device: Device = None
         paper="ALiBi, arXiv 2108.12409; 2-D: CROMA, arXiv 2311.00566",
         adds=("bias",),
         elsewhere="defined for every offset",
+        additive=False,
     ),
 )
 class Alibi(PositionEncoding):
@@ -79,6 +80,17 @@ class Alibi(PositionEncoding):
     def reset_parameters(self) -> None:
         if self.slopes is not None:
             self.slopes.copy_(torch.tensor(alibi_slopes(self.num_heads)))
+
+    @torch.no_grad()
+    def zero_(self) -> None:
+        """Make the encoding add nothing.
+
+        Raises:
+            ValueError: the slopes are fixed.
+        """
+        if self.slopes is None:
+            raise ValueError("alibi has fixed slopes and always adds them; use learned=True to start from none")
+        self.slopes.zero_()
 
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
         if self.slopes is None:
