@@ -10,7 +10,8 @@ from torch import Tensor
 
 from .bad_images import BadImages
 from .preprocessing import Preprocessing
-from .samples import ImageSamples
+from .samples import Samples
+from .text_treatment import TextTreatment
 
 __all__ = ["DataBundle"]
 
@@ -22,10 +23,10 @@ class DataBundle:
     ``split`` says in words what is trained and what is validated on. ``bad_images`` fills while loaders run.
     """
 
-    train: ImageSamples
-    val: ImageSamples
+    train: Samples
+    val: Samples
     class_names: list[str]
-    preprocessing: Preprocessing
+    preprocessing: Preprocessing | TextTreatment
     bad_images: BadImages
     split: str
 
@@ -34,7 +35,7 @@ class DataBundle:
         return len(self.class_names)
 
     def to_device_batch(self, images: Tensor, device: torch.device | str) -> Tensor:
-        """uint8 (B, C, H, W) from a loader to normalised float32 on ``device``."""
+        """uint8 (B, C, H, W) from a loader to normalised float32 on ``device``; token numbers (B, L) to int64."""
         return self.preprocessing.normalize(images.to(device, non_blocking=True))
 
     def check_labels(self, num_classes: int) -> None:

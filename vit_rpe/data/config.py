@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from .choices import check_choice
 
-__all__ = ["AUGMENT_PRESETS", "DATA_NAMES", "INTERPOLATIONS", "DataConfig"]
+__all__ = ["AUGMENT_PRESETS", "DATA_NAMES", "INTERPOLATIONS", "TEXT_NAMES", "DataConfig"]
 
+TEXT_NAMES = ("text", "text_classes")
 DATA_NAMES = (
     "digits",
     "fashion_mnist",
@@ -18,6 +19,7 @@ DATA_NAMES = (
     "hf",
     "parquet",
     "webdataset",
+    *TEXT_NAMES,
 )
 AUGMENT_PRESETS = ("none", "light", "cifar", "imagenet", "deit")
 INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos")
@@ -27,10 +29,11 @@ _START_METHODS = ("fork", "spawn", "forkserver")
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Where the images come from and how they become batches.
+    """Where the images (or the text) come from and how they become batches.
 
     Args:
-        name: data source: digits, fashion_mnist, cifar10, cifar100, imagenet, folder, hf, parquet, webdataset
+        name: data source: digits, fashion_mnist, cifar10, cifar100, imagenet, folder, hf, parquet, webdataset; text
+            (language modelling) or text_classes (a folder a class), of Python's standard library without ``path``
         path: folder of the files; for hf the hub name or a local data set; for parquet and webdataset a file
             pattern such as ``shards/train-{0000..0099}.tar``
         val_path: the validation files where they are not found under ``path``
@@ -63,6 +66,10 @@ class DataConfig:
         cutmix: cutmix alpha; 0 turns cutmix off
         mix_prob: share of the batches that are mixed
         mix_switch_prob: share of the mixed batches that use cutmix where both are on
+        length: characters of a sample of text
+        characters: size of the vocabulary of text: the most frequent characters, and one for all others
+        windows: training samples of text in an epoch; null takes as many as cover the text once
+        val_characters: about how many characters of held-out text to score, spread evenly; null takes all
     """
 
     name: str = "digits"
@@ -96,6 +103,10 @@ class DataConfig:
     cutmix: float = 0.0
     mix_prob: float = 1.0
     mix_switch_prob: float = 0.5
+    length: int = 128
+    characters: int = 128
+    windows: int | None = None
+    val_characters: int | None = 131_072
 
     def __post_init__(self) -> None:
         check_choice("data.name", self.name, DATA_NAMES)
@@ -105,6 +116,7 @@ class DataConfig:
             check_choice("data.interpolation", self.interpolation, INTERPOLATIONS)
         if self.start_method is not None:
             check_choice("data.start_method", self.start_method, _START_METHODS)
+        _check_kind(self)
         for key in ("batch_size", "prefetch_factor", "max_pixels"):
             _check(key, getattr(self, key), getattr(self, key) >= 1, "at least 1")
         for key in ("num_workers", "max_bad_images", "mixup", "cutmix"):
@@ -128,3 +140,37 @@ class DataConfig:
 def _check(key: str, given: object, good: bool, expected: str) -> None:
     if not good:
         raise ValueError(f"data.{key}={given!r}, expected {expected}")
+
+
+_OF_TEXT = ("length", "characters", "windows", "val_characters")
+_OF_IMAGES = (
+    "img_size",
+    "augment",
+    "download",
+    "on_bad_image",
+    "max_bad_images",
+    "max_pixels",
+    "crop_pct",
+    "interpolation",
+    "mean",
+    "std",
+    "background",
+    "image_key",
+    "label_key",
+    "mixup",
+    "cutmix",
+    "mix_prob",
+    "mix_switch_prob",
+)
+
+
+def _check_kind(config: DataConfig) -> None:
+    """Options of images change nothing for text and the other way round: they must be left alone."""
+    foreign = _OF_IMAGES if config.name in TEXT_NAMES else _OF_TEXT
+    for field in fields(config):
+        given = getattr(config, field.name)
+        if field.name in foreign and given != field.default:
+            raise ValueError(f"data.{field.name}={given!r} means nothing for data.name={config.name}: leave it out")
+    for key, least in (("length", 1), ("characters", 2), ("windows", 1), ("val_characters", 1)):
+        given = getattr(config, key)
+        _check(key, given, given is None or given >= least, f"at least {least}")

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 from .bad_images import BadImages
 from .config import DataConfig
 from .order import EvalOrder, TrainOrder
-from .samples import ImageSamples
+from .samples import Samples
 
 if TYPE_CHECKING:
     from .bundle import DataBundle
@@ -28,7 +28,7 @@ __all__ = ["EvalLoader", "TrainLoader", "eval_loader", "train_loader"]
 class TrainLoader:
     """Batches of one epoch on one process; ``len`` is the number of batches of a whole epoch."""
 
-    def __init__(self, samples: ImageSamples, order: TrainOrder, config: DataConfig, bad: BadImages):
+    def __init__(self, samples: Samples, order: TrainOrder, config: DataConfig, bad: BadImages):
         self.order = order
         self._bad = bad
         self._batches = _data_loader(samples, order, config)
@@ -57,7 +57,7 @@ class EvalLoader:
     count.
     """
 
-    def __init__(self, samples: ImageSamples, order: EvalOrder, config: DataConfig, bad: BadImages):
+    def __init__(self, samples: Samples, order: EvalOrder, config: DataConfig, bad: BadImages):
         self._order = order
         self._bad = bad
         self._batches = _data_loader(samples, order, config)
@@ -106,7 +106,7 @@ def _one_thread(worker: int) -> None:
         sys.modules["cv2"].setNumThreads(0)
 
 
-def _data_loader(samples: ImageSamples, order: TrainOrder | EvalOrder, config: DataConfig) -> DataLoader:
+def _data_loader(samples: Samples, order: TrainOrder | EvalOrder, config: DataConfig) -> DataLoader:
     workers: dict[str, Any] = {}
     if config.num_workers:
         workers = {
@@ -116,7 +116,7 @@ def _data_loader(samples: ImageSamples, order: TrainOrder | EvalOrder, config: D
             "worker_init_fn": _one_thread,
         }
     return DataLoader(
-        samples,
+        samples,  # type: ignore[arg-type]  (a map-style data set by its methods)
         batch_sampler=order,
         collate_fn=_whole,
         num_workers=config.num_workers,

@@ -15,6 +15,8 @@ C is the number of channels (1 or 3), h and w the size of the image as it comes.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,14 +25,16 @@ import numpy as np
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["to_mode", "to_pil", "with_channels"]
+__all__ = ["opened", "to_mode", "with_channels"]
 
 _DEEP_GREY = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 _EXIF_ORIENTATION = 0x0112
 
 
-def to_pil(image: Image.Image | np.ndarray | str | Path | Any, *, max_pixels: int) -> Image.Image:
-    """Open a path, a binary file or an array (h, w) or (h, w, C) uint8; a Pillow image passes through.
+@contextmanager
+def opened(image: Image.Image | np.ndarray | str | Path | Any, *, max_pixels: int) -> Iterator[Image.Image]:
+    """A Pillow image of a path, a binary file or an array (h, w) or (h, w, C) uint8; files are closed at the
+    end.
 
     Raises ``ValueError`` for an image with more than ``max_pixels`` pixels, an array of another type or
     shape.
@@ -40,16 +44,15 @@ def to_pil(image: Image.Image | np.ndarray | str | Path | Any, *, max_pixels: in
     if isinstance(image, np.ndarray):
         if image.dtype != np.uint8 or image.ndim not in (2, 3):
             raise ValueError(f"array {image.dtype} {image.shape}, expected uint8 (h, w) or (h, w, channels)")
-        opened = Image.fromarray(image[..., 0] if image.ndim == 3 and image.shape[2] == 1 else image)
-    elif isinstance(image, Image.Image):
-        opened = image
-    else:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit below is ours
-            opened = Image.open(image)
-    if opened.width * opened.height > max_pixels:
-        raise ValueError(f"{opened.width} x {opened.height} pixels, at most {max_pixels} are allowed (max_pixels)")
-    return opened
+        image = Image.fromarray(image[..., 0] if image.ndim == 3 and image.shape[2] == 1 else image)
+    if isinstance(image, Image.Image):
+        yield _not_too_large(image, max_pixels)
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit is ours
+        file = Image.open(image)
+    with file:
+        yield _not_too_large(file, max_pixels)
 
 
 def to_mode(image: Image.Image, *, channels: int, background: tuple[int, int, int]) -> Image.Image:
@@ -82,6 +85,12 @@ def with_channels(pixels: np.ndarray, channels: int) -> np.ndarray:
     from PIL import Image
 
     return np.asarray(Image.fromarray(pixels).convert("L"))[:, :, None]
+
+
+def _not_too_large(image: Image.Image, max_pixels: int) -> Image.Image:
+    if image.width * image.height > max_pixels:
+        raise ValueError(f"{image.width} x {image.height} pixels, at most {max_pixels} are allowed (max_pixels)")
+    return image
 
 
 def _shallow_grey(image: Image.Image) -> Image.Image:

@@ -1,9 +1,9 @@
 """The evaluation treatment of one image, small enough to travel in a checkpoint.
 
-An image becomes eight-bit pixels (``pixels.py``), its centre is cut out and resized in one step, and the
-result is normalised per channel. The cut has the aspect ratio of ``img_size`` and ``crop_pct`` of the largest
-such box, which is the usual "resize the short side, then crop the centre" without ever making a large
-intermediate image.
+An image becomes eight-bit pixels (``pixels.py``), its centre is cut out and resized, and the result is
+normalised per channel. The cut has the aspect ratio of ``img_size`` and ``crop_pct`` of the largest such box:
+the usual "resize the short side, then crop the centre", in one step that never makes a large intermediate
+image.
 
 B batch, C channels, H and W the size the model takes.
 """
@@ -21,7 +21,7 @@ from torch import Tensor
 from .choices import check_choice
 from .config import INTERPOLATIONS
 from .errors import bad_image
-from .pixels import to_mode, to_pil, with_channels
+from .pixels import opened, to_mode, with_channels
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -95,15 +95,19 @@ class Preprocessing:
 
     def pixels(self, image: Image.Image | np.ndarray | str | Path) -> np.ndarray:
         """Image to uint8 (H, W, C): colour treatment, centre cut, resize; no normalisation."""
-        height, width = self.img_size
-        if isinstance(image, np.ndarray) and image.shape[:2] == (height, width) and self.crop_pct == 1:
+        if isinstance(image, np.ndarray) and self._fits(image):
             return with_channels(image if image.ndim == 3 else image[:, :, None], self.in_chans)
         return self.resize(self.colour(image))
 
+    def _fits(self, pixels: np.ndarray) -> bool:
+        """Whether an array can do without Pillow: nothing to cut, resize or blend."""
+        plain = pixels.dtype == np.uint8 and (pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (1, 3)))
+        return plain and pixels.shape[:2] == self.img_size and self.crop_pct == 1
+
     def colour(self, image: Image.Image | np.ndarray | str | Path) -> Image.Image:
         """Image to an upright eight-bit "L" or "RGB" Pillow image of its own size."""
-        opened = to_pil(image, max_pixels=self.max_pixels)
-        return to_mode(opened, channels=self.in_chans, background=self.background)
+        with opened(image, max_pixels=self.max_pixels) as source:
+            return to_mode(source, channels=self.in_chans, background=self.background)
 
     def resize(self, image: Image.Image) -> np.ndarray:
         """ "L" or "RGB" Pillow image to uint8 (H, W, C): the centre cut and the resize."""

@@ -6,7 +6,7 @@ B is the batch size, C, H, W what the model takes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -17,15 +17,32 @@ from .augment import Augmentation
 from .errors import BadImageError, bad_image
 from .sources.base import LabelledImages
 
-__all__ = ["Batch", "ImageSamples"]
+__all__ = ["Batch", "ImageSamples", "Samples"]
 
 
 class Batch(NamedTuple):
-    """``images`` (B, C, H, W) uint8, ``labels`` (B,) int64; ``bad``: (name, reason) of unreadable images."""
+    """``images`` (B, C, H, W) uint8, ``labels`` (B,) int64; ``bad``: (name, reason) of unreadable images.
+
+    Of text: token numbers (B, L) int64, and labels (B,) or, one a token, (B, L).
+    """
 
     images: Tensor
     labels: Tensor
     bad: tuple[tuple[str, str], ...] = ()
+
+
+class Samples(Protocol):
+    """What loaders and checks need of a data set, of images or of text."""
+
+    def __len__(self) -> int:
+        """Number of samples."""
+
+    def __getitems__(self, keys: Sequence[int | tuple[int, int]]) -> Batch:
+        """The batch of these keys, each a sample number or (epoch, sample number)."""
+
+    @property
+    def labels(self) -> np.ndarray:
+        """The class numbers that occur."""
 
 
 class ImageSamples(Dataset):
