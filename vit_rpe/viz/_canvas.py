@@ -39,6 +39,13 @@ def bare(panel: Axes) -> None:
     panel.set_yticks([])
 
 
+def whole_numbers(panel: Axes) -> None:
+    """Ticks of the horizontal axis at whole numbers only."""
+    from matplotlib.ticker import MaxNLocator
+
+    panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
 def with_hidden(name: str) -> Any:
     """The colour map ``name`` with grey for NaN."""
     from matplotlib import colormaps

@@ -8,6 +8,7 @@ Legend: B batch, H heads, D head width, Dv value width, C channels, Nq/Nk query/
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -80,7 +81,7 @@ class Pieces(NamedTuple):
 
 def relative_pieces(module: RelativeMultiheadAttention, call: dict[str, Any]) -> Pieces:
     """The pieces of our own layer, from the arguments its ``forward`` was called with."""
-    x, context = call["x"], call.get("context")
+    x, context, cache = call["x"], call.get("context"), call.get("cache")
     q_grid, k_grid = call_grids(module, call)
     terms = module.position_terms(
         x,
@@ -89,8 +90,11 @@ def relative_pieces(module: RelativeMultiheadAttention, call: dict[str, Any]) ->
         call.get("context_grid"),
         shared=call.get("shared"),
         keep=call.get("keep"),
+        cached=0 if cache is None else cache.length,
     )
     q, k, v = module.project(x, context)
+    if cache is not None:
+        k, v = copy.copy(cache).extend(k, v)
     masks = _masks(module, call, q, k, q_grid, k_grid)
 
     def finish(out: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from vit_rpe.viz._canvas import new_figure
+from vit_rpe.viz._canvas import new_figure, whole_numbers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,6 +39,6 @@ def plot_curves(rows: Sequence[Mapping[str, float]]) -> Figure:
     rate.set_ylabel("learning rate")
     for panel in (loss, accuracy, rate):
         panel.set_xlabel("epoch")
-        panel.xaxis.get_major_locator().set_params(integer=True)
+        whole_numbers(panel)
         panel.grid(alpha=0.3)
     return figure

@@ -50,7 +50,7 @@ def plot_images(
     ]
     labels = [str(index) for index in range(len(pixels))] if names is None else list(names)
     title = f"layer {layer % len(seen)}: attention of {query_text(query)}"
-    return plot_overlays(pixels, rows, grid, row_labels=labels, title=title, marked=_marked(seen, query, grid))
+    return plot_overlays(pixels, rows, grid, row_labels=labels, title=title, marked=marked_patch(seen, query, grid))
 
 
 def plot_layers(
@@ -81,7 +81,9 @@ def plot_layers(
     title = f"{_MAPS[maps]} of {query_text(query)}"
     chosen_pixels = pixels[image : image + 1].expand(len(rows), -1, -1, -1)
     labels = [f"layer {layer % len(seen)}" for layer in numbers]
-    return plot_overlays(chosen_pixels, rows, grid, row_labels=labels, title=title, marked=_marked(seen, query, grid))
+    return plot_overlays(
+        chosen_pixels, rows, grid, row_labels=labels, title=title, marked=marked_patch(seen, query, grid)
+    )
 
 
 _MAPS = {"attention": "attention", "content": "attention without position", "position": "position alone"}
@@ -183,7 +185,8 @@ def shorten(text: str, length: int = 22) -> str:
     return short.replace("$", r"\$")
 
 
-def _marked(seen: Recording, query: Query, grid: TokenGrid) -> tuple[int, ...] | None:
+def marked_patch(seen: Recording, query: Query, grid: TokenGrid) -> tuple[int, ...] | None:
+    """Grid position of a query that is one patch; None for a prefix token or a mean."""
     if isinstance(query, str):
         return None
     patch = query_token(query, grid, has_class_token=seen.has_class_token) - grid.num_prefix

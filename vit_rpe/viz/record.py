@@ -19,6 +19,7 @@ import torch
 from timm.layers import AttentionPoolLatent, PatchEmbed
 from torch import Tensor, nn
 
+from vit_rpe.cache import LayerCache
 from vit_rpe.geometry import TokenGrid
 from vit_rpe.layers import RelativeMultiheadAttention
 from vit_rpe.viz.fused import fused_pieces
@@ -40,6 +41,7 @@ class Recording:
         self.image_grid: tuple[int, ...] | None = None
         self.calls: dict[str, tuple[nn.Module, dict[str, Any]]] = {}
         self.outputs: dict[str, Tensor] = {}
+        self.gradients: dict[str, Tensor] = {}
 
     def __len__(self) -> int:
         return len(self.calls)
@@ -64,18 +66,15 @@ class Recording:
         Raises:
             ValueError: no such layer, head or query.
         """
-        with torch.no_grad():
-            return self._select(self.pieces(layer).attention(), layer, head, query)
+        return self._select(self.pieces(layer).attention(), layer, head, query)
 
     def content(self, layer: int, head: int | None = None, query: Query | None = None) -> Tensor:
         """The map with position removed: masks and the softmax scale stay. As :meth:`attention`."""
-        with torch.no_grad():
-            return self._select(self.pieces(layer).content(), layer, head, query)
+        return self._select(self.pieces(layer).content(), layer, head, query)
 
     def position(self, layer: int, head: int | None = None, query: Query | None = None) -> Tensor:
         """The map of position alone: every token carries the image's mean content. As :meth:`attention`."""
-        with torch.no_grad():
-            return self._select(self.pieces(layer, mean="image").attention(), layer, head, query)
+        return self._select(self.pieces(layer, mean="image").attention(), layer, head, query)
 
     def bias(self, layer: int, head: int | None = None) -> Tensor:
         """What position adds to the logits where every token carries the mean content of the recorded images.
@@ -85,19 +84,44 @@ class Recording:
         Returns:
             (H, Nq, Nk), or (Nq, Nk) for one head; -inf where a key is hidden.
         """
-        with torch.no_grad():
-            logits = self.pieces(layer, mean="batch").position()[0]
+        logits = self.pieces(layer, mean="batch").position()[0]
         return logits if head is None else logits[self.head(layer, head)]
 
+    def gradient_weighted(self, layer: int, head: int | None = None, query: Query | None = None) -> Tensor:
+        """The weights times the gradient of the class score with respect to them, where positive.
+
+        Generic Attention-model Explainability, arXiv 2103.15679, eq. 5, before its mean over heads. Needs a recording
+        made by :func:`vit_rpe.viz.record_class`. Arguments and shape as in :meth:`attention`.
+
+        Raises:
+            ValueError: no such layer, head or query, or a recording without gradients.
+        """
+        name = self._name(layer)
+        if name not in self.gradients:
+            raise ValueError("this recording has no gradients: make it with record_class(model, x, target)")
+        pieces = self.pieces(layer)
+        weights = pieces.attention()
+        with torch.enable_grad():
+            output = pieces.output(weights.requires_grad_())
+            gradient = self.gradients[name].to(output.device, output.dtype)
+            (slope,) = torch.autograd.grad(output, weights, gradient)
+        return self._select((weights.detach() * slope).clamp_min(0), layer, head, query)
+
+    @torch.no_grad()
     def pieces(self, layer: int, *, mean: str | None = None) -> Pieces:
-        """q, k, v and terms of a layer, recomputed.
+        """q, k, v and terms of a layer, recomputed and detached.
 
         Args:
             mean: ``"image"`` replaces every token by the mean over its image's tokens, ``"batch"`` by that over all
                 recorded images (which then are one).
+
+        Raises:
+            ValueError: no such layer, or a mean over tokens that a cache holds from earlier calls.
         """
         module, call = self.calls[self._name(layer)]
         if mean is not None:
+            if call.get("cache") is not None and call["cache"].length > 0:
+                raise ValueError("position alone needs all tokens in one call, not a decoding step with a cache")
             call = {**call, **{key: _mean(call[key], mean) for key in ("x", "context") if call.get(key) is not None}}
         if self.device is not None:
             module, call = _on(module, self.device), {key: _moved(value, self.device) for key, value in call.items()}
@@ -121,6 +145,15 @@ class Recording:
                 return grid, grid
         return TokenGrid((length,)), TokenGrid((length if context is None else context.shape[1],))
 
+    @property
+    def num_heads(self) -> int:
+        """Heads of the first layer."""
+        return self._num_heads(0)
+
+    def _num_heads(self, layer: int) -> int:
+        num_heads: Any = self.calls[self._name(layer)][0].num_heads
+        return num_heads
+
     def _select(self, weights: Tensor, layer: int, head: int | None, query: Query | None) -> Tensor:
         if query is not None:
             weights = pick_query(weights, query, self.grids(layer)[0], has_class_token=self.has_class_token)
@@ -139,7 +172,7 @@ class Recording:
         Raises:
             ValueError: the layer has no such head.
         """
-        num_heads: Any = self.calls[self._name(layer)][0].num_heads
+        num_heads = self._num_heads(layer)
         if not 0 <= head < num_heads:
             raise ValueError(f"head {head} does not exist: the layer has {num_heads} heads, 0 to {num_heads - 1}")
         return head
@@ -214,6 +247,8 @@ def _keep_grid(seen: Recording) -> Any:
 
 
 def _detached(value: Any, device: Device) -> Any:
+    if isinstance(value, LayerCache):  # it grows by new tensors, so the old ones can be kept
+        return copy.copy(value)
     return value.detach().to(device, copy=True) if isinstance(value, Tensor) else value
 
 

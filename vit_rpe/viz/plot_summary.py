@@ -1,0 +1,95 @@
+"""Pictures over all layers at once: rollout, attention distance, and content against position."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from vit_rpe.viz._canvas import new_figure, whole_numbers
+from vit_rpe.viz.maps import mean_distance, rollout
+from vit_rpe.viz.plot_overlay import image_grid, marked_patch, plot_overlays, query_text
+from vit_rpe.viz.query import Query, pick_query
+from vit_rpe.viz.record import Recording
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def plot_rollout(
+    seen: Recording, pixels: Tensor, *, query: Query = "mean", names: Sequence[str] | None = None
+) -> Figure:
+    """Attention rollout through all layers over each image; see :func:`vit_rpe.viz.rollout`.
+
+    Args:
+        pixels: (B, C, height, width) in 0..1.
+        query: whose rollout.
+        names: of the images.
+    """
+    grid = image_grid(seen, -1)
+    joint = rollout(seen.attention(layer) for layer in range(len(seen)))
+    picked = pick_query(joint[:, None], query, grid, has_class_token=seen.has_class_token)[:, 0, grid.num_prefix :]
+    labels = [str(index) for index in range(len(pixels))] if names is None else list(names)
+    rows = [[("image", None), ("rollout", picked[index])] for index in range(len(pixels))]
+    title = f"rollout of {query_text(query)}"
+    return plot_overlays(pixels, rows, grid, row_labels=labels, title=title, marked=marked_patch(seen, query, grid))
+
+
+def plot_distance(seen: Recording, *, layers: Sequence[int] | None = None) -> Figure:
+    """Mean attention distance of every head over the layers, averaged over the recorded images, in tokens."""
+    numbers = list(range(len(seen)) if layers is None else layers)
+    figure = new_figure(max(4.5, 0.45 * len(numbers) + 2), 3.4)
+    panel = figure.subplots()
+    means = []
+    for layer in numbers:
+        q, k = seen.grids(layer)
+        distance = mean_distance(seen.attention(layer), q, k).mean(dim=0).cpu()
+        means.append(float(distance.mean()))
+        number = layer % len(seen)
+        panel.scatter([number] * len(distance), distance, s=22, alpha=0.75, c=range(len(distance)), cmap="viridis")
+    panel.plot([layer % len(seen) for layer in numbers], means, color="0.4", linewidth=1, label="mean of heads")
+    whole_numbers(panel)
+    panel.set_xlabel("layer")
+    panel.set_ylabel("mean attention distance (tokens)")
+    panel.set_ylim(bottom=0)
+    panel.grid(alpha=0.3)
+    panel.legend(fontsize=8)
+    panel.set_title("how far each head looks (one dot per head)", fontsize=10)
+    return figure
+
+
+def plot_split(
+    seen: Recording,
+    pixels: Tensor,
+    *,
+    image: int = 0,
+    layer: int = -1,
+    heads: Sequence[int] | None = None,
+    query: Query = "mean",
+) -> Figure:
+    """One layer's attention, the same with position removed, and position alone; one column per head.
+
+    Position alone is the map where every token carries the mean content of the image.
+
+    Args:
+        pixels: (B, C, height, width) in 0..1.
+        image: which of the images.
+        layer: number of the layer.
+        heads: which; default all.
+        query: whose attention.
+    """
+    grid = image_grid(seen, layer)
+    rows = []
+    for maps in (seen.attention, seen.content, seen.position):
+        weights = maps(layer, query=query)[image, :, grid.num_prefix :]
+        chosen = range(weights.shape[0]) if heads is None else heads
+        rows.append([(f"head {head}", weights[seen.head(layer, head)]) for head in chosen])
+    return plot_overlays(
+        pixels[image : image + 1].expand(3, -1, -1, -1),
+        rows,
+        grid,
+        row_labels=["attention", "content only", "position only"],
+        title=f"layer {layer % len(seen)}: content and position, {query_text(query)}",
+        marked=marked_patch(seen, query, grid),
+    )
