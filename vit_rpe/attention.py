@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vit_rpe.masks import as_batch_head, intersect
+from vit_rpe.precision import full_precision
 from vit_rpe.suggest import unknown_name
 from vit_rpe.terms import PositionTerms, RelativeVectors, dense_bias, dense_index
 
@@ -163,7 +164,7 @@ def _visible(q: Tensor, terms: PositionTerms, visible: Tensor | None) -> Tensor 
 
 def _weights(q: Tensor, k: Tensor, terms: PositionTerms, options: Options) -> Tensor:
     dtype = torch.promote_types(q.dtype, torch.float32)
-    with torch.autocast(q.device.type, enabled=False):
+    with full_precision(q.device):
         q, k = q.to(dtype), k.to(dtype)
         logits = rotate(q, terms.rotate_q) @ rotate(k, terms.rotate_k).mT * options.scale
         added = position_logits(q, k, terms, options.scale)
@@ -180,7 +181,7 @@ def _weights(q: Tensor, k: Tensor, terms: PositionTerms, options: Options) -> Te
 
 def _eager(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: Options) -> Tensor:
     weights = F.dropout(_weights(q, k, terms, options), options.dropout_p)
-    with torch.autocast(q.device.type, enabled=False):
+    with full_precision(q.device):
         out = weights @ v.to(weights.dtype)
         for part in terms.on_value:
             out = out + value_output(weights, part, dense_index(terms, part))

@@ -21,3 +21,7 @@ def answer(encoding: PositionEncoding, pair: Pair) -> Answer:
         largest = (entry.shape[0] - 1) // 2
         entry = entry[clamp(delta, -largest, largest) + largest]
     return Answer(pair.content + entry)
+
+
+def swap_axes(state: dict) -> dict:
+    return {key: value.transpose(1, 2) if key == "table" else value for key, value in state.items()}

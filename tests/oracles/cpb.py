@@ -36,3 +36,7 @@ def answer(encoding: PositionEncoding, pair: Pair) -> Answer:
     if encoding.mode == "swinv2":
         return Answer(pair.content + 16 / (1 + torch.exp(-out)))
     return Answer(pair.content + out + encoding.fc2.bias[pair.head])
+
+
+def swap_axes(state: dict) -> dict:
+    return {key: value.flip(1) if key == "fc1.weight" else value for key, value in state.items()}

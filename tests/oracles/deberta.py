@@ -42,3 +42,7 @@ def answer(encoding: PositionEncoding, pair: Pair) -> Answer:
 def head_part(vector: Tensor, pair: Pair) -> Tensor:
     width = len(pair.q)
     return vector[pair.head * width : (pair.head + 1) * width]
+
+
+def swap_axes(state: dict) -> dict:
+    return state | {"embed": state["embed"].roll(len(state["embed"]) // 2, 0)}

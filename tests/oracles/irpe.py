@@ -66,3 +66,10 @@ def answer(encoding: PositionEncoding, pair: Pair) -> Answer:
             else:
                 logit = logit + pair.s * ((pair.q if side == "k" else pair.k) * vector).sum()
     return Answer(logit, value=value)
+
+
+def swap_axes(state: dict) -> dict:
+    """The product table has a 7 x 7 block of buckets, then the prefix bucket."""
+    table = state["table_k"].clone()
+    table[:49] = table[:49].reshape(7, 7, -1).transpose(0, 1).reshape(49, -1)
+    return state | {"table_k": table}

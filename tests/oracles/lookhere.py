@@ -13,6 +13,7 @@ CHANGES: dict = {
     ],
     "depth": [({"depth_index": 1, "depth": 5}, {"depth_index": 1, "depth": 9})],
 }
+AXES_ALIKE = False  # heads look up before they look left
 
 # First and last angle each directed head sees, in degrees, anticlockwise; right is 0, up is 90.
 VIEWS = {

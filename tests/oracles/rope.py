@@ -12,6 +12,7 @@ from tests.oracles._pair import Answer, Pair
 from vit_rpe.encodings import PositionEncoding
 
 CHANGES: dict = {"base": [{"base": 7.0}]}
+AXES_HAVE_CHANNELS = True
 
 
 def turned(vector: Tensor, angles: list[float]) -> Tensor:

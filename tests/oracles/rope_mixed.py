@@ -18,3 +18,7 @@ def answer(encoding: PositionEncoding, pair: Pair) -> Answer:
     a, b, c, d = pair.q[:half], pair.q[half:], pair.k[:half], pair.k[half:]
     logits = (a * c + b * d) * torch.cos(angles) + (a * d - b * c) * torch.sin(angles)
     return Answer(pair.s * logits.sum())
+
+
+def swap_axes(state: dict) -> dict:
+    return {key: value.flip(0) for key, value in state.items()}

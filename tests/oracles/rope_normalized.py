@@ -14,6 +14,7 @@ CHANGES: dict = {
     "jitter": [{"jitter": 1.5}],
     "rescale": [{"rescale": 1.5}],
 }
+AXES_HAVE_CHANNELS = True
 
 
 def angles(position: tuple[int, ...] | None, grid: TokenGrid, width: int, options: dict) -> list[float]:

@@ -25,3 +25,9 @@ def answer(encoding: PositionEncoding, pair: Pair) -> Answer:
     position = position[pair.head * head_dim : (pair.head + 1) * head_dim]
     u, v = encoding.u[pair.head], encoding.v[pair.head]
     return Answer(pair.s * (((pair.q + u) * pair.k).sum() + ((pair.q + v) * position).sum()))
+
+
+def swap_axes(state: dict) -> dict:
+    weight = state["proj.weight"]
+    half = weight.shape[1] // 2  # the first half of r is the first axis'
+    return state | {"proj.weight": weight.roll(half, 1)}
