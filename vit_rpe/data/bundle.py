@@ -35,7 +35,9 @@ class DataBundle:
         return len(self.class_names)
 
     def to_device_batch(self, images: Tensor, device: torch.device | str) -> Tensor:
-        """uint8 (B, C, H, W) from a loader to normalised float32 on ``device``; token numbers (B, L) to int64."""
+        """uint8 (B, C, H, W) from a loader to normalised float32 on ``device``; token numbers (B, L) to
+        int64.
+        """
         return self.preprocessing.normalize(images.to(device, non_blocking=True))
 
     def check_labels(self, num_classes: int) -> None:

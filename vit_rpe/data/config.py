@@ -32,8 +32,10 @@ class DataConfig:
     """Where the images (or the text) come from and how they become batches.
 
     Args:
-        name: data source: digits, fashion_mnist, cifar10, cifar100, imagenet, folder, hf, parquet, webdataset; text
-            (language modelling) or text_classes (a folder a class), of Python's standard library without ``path``
+        name: data source: digits, fashion_mnist, cifar10, cifar100, imagenet, folder, hf, parquet,
+            webdataset; text
+            (language modelling) or text_classes (a folder a class), of Python's standard library without
+            ``path``
         path: folder of the files; for hf the hub name or a local data set; for parquet and webdataset a file
             pattern such as ``shards/train-{0000..0099}.tar``
         val_path: the validation files where they are not found under ``path``

@@ -116,7 +116,7 @@ def _data_loader(samples: Samples, order: TrainOrder | EvalOrder, config: DataCo
             "worker_init_fn": _one_thread,
         }
     return DataLoader(
-        samples,  # type: ignore[arg-type]  (a map-style data set by its methods)
+        samples,  # type: ignore[arg-type]
         batch_sampler=order,
         collate_fn=_whole,
         num_workers=config.num_workers,

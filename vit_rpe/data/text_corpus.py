@@ -1,8 +1,8 @@
 """Where text comes from: the sources of Python's own standard library, or any folder of text files.
 
-The standard library is on every machine that runs this package, so a language model needs no download. Its text is
-that of the running Python, so numbers compare within one version only. Left out are parts that some installations do
-not have, tests, and tables: the folders in ``LEFT_OUT``, wherever they lie.
+The standard library is on every machine that runs this package, so a language model needs no download. Its
+text is that of the running Python, so numbers compare within one version only. Left out are parts that some
+installations do not have, tests, and tables: the folders in ``LEFT_OUT``, wherever they lie.
 """
 
 from __future__ import annotations
@@ -22,12 +22,6 @@ LEFT_OUT = {
     *("distutils", "ensurepip", "idlelib", "lib2to3", "tkinter", "turtledemo"),
     *("encodings", "pydoc_data"),
 }
-LIBRARY_CLASSES", "TextFile", "class_of", "held_out", "library_files", "text_files"]
-
-LEFT_OUT = frozenset(
-    "__pycache__ __phello__ distutils encodings ensurepip idlelib lib2to3 pydoc_data site-packages dist-packages "
-    "test tests tkinter turtledemo".split()
-)
 LIBRARY_CLASSES = ("asyncio", "email", "importlib", "multiprocessing", "unittest", "xml")
 """Packages of the standard library with many files, the classes of ``text_classes`` without a path."""
 
@@ -71,7 +65,9 @@ def class_of(file: TextFile) -> str | None:
 def held_out(
     files: list[TextFile], share: float, *, seed: int, key: str = "split"
 ) -> tuple[list[TextFile], list[TextFile]]:
-    """Split by file: the rest, and about ``share`` of the files. A file's side depends on its name and seed alone."""
+    """Split by file: the rest, and about ``share`` of the files. A file's side depends on its name and seed
+    alone.
+    """
     sides: tuple[list[TextFile], list[TextFile]] = ([], [])
     for file in files:
         sides[key_number(key, seed, file.name) / 2**128 < share].append(file)

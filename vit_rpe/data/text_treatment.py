@@ -24,8 +24,8 @@ UNKNOWN = "\ufffd"
 
 @dataclass(frozen=True)
 class TextTreatment:
-    """``characters``: the vocabulary, by token number, ``UNKNOWN`` first; ``length``: tokens of a sample; ``task``:
-    ``"language"`` (the label of a token is the next one) or ``"classes"`` (one label a sample).
+    """``characters``: the vocabulary, by token number, ``UNKNOWN`` first; ``length``: tokens of a sample;
+    ``task``: ``"language"`` (the label of a token is the next one) or ``"classes"`` (one label a sample).
     """
 
     characters: tuple[str, ...]

@@ -18,8 +18,8 @@ from .samples import Batch
 __all__ = ["BLOCK", "TextWindows", "evaluation_windows", "training_windows"]
 
 BLOCK = 8
-"""Evaluation text is cut into blocks of so many native lengths. Windows of any length that divides a block then
-score exactly the same characters, so that losses at different lengths compare."""
+"""Evaluation text is cut into blocks of so many native lengths. Windows of any length that divides a block
+then score exactly the same characters, so that losses at different lengths compare."""
 
 
 class TextWindows(Dataset):
@@ -98,7 +98,8 @@ def training_windows(text: np.ndarray, length: int, *, count: int | None, seed: 
 
 
 def evaluation_windows(text: np.ndarray, length: int, *, native: int, characters: int | None) -> TextWindows:
-    """Fixed windows of ``length`` that score the same characters for every length that divides ``BLOCK * native``.
+    """Fixed windows of ``length`` that score the same characters for every length that divides ``BLOCK *
+    native``.
 
     Args:
         text: (T,).
