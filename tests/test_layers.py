@@ -8,6 +8,7 @@ from torch.testing import assert_close
 
 from vit_rpe import RelativeMultiheadAttention, TokenGrid
 from vit_rpe.layers import Block
+from vit_rpe.terms import dense_bias
 
 
 def _layer(**options):
@@ -23,7 +24,7 @@ def test_matches_the_plain_formula_with_bias():
     layer = _layer(rpe="bias", grid=(2, 3))
     x = torch.randn(3, 6, 24)
     q, k, v = rearrange(layer.qkv(x), "b n (three h d) -> three b h n d", three=3, h=2)
-    bias = layer.rpe(TokenGrid((2, 3)), TokenGrid((2, 3))).bias
+    bias = dense_bias(layer.rpe(TokenGrid((2, 3)), TokenGrid((2, 3))))
     weights = (q @ k.mT / 12**0.5 + bias).softmax(-1)
     expected = layer.proj(rearrange(weights @ v, "b h n d -> b n (h d)"))
     out, seen = layer(x, need_weights=True)
@@ -78,7 +79,7 @@ def test_cross_attention_between_two_grids():
     k, v = rearrange(
         F.linear(context, layer.qkv.weight[24:], layer.qkv.bias[24:]), "b n (two h d) -> two b h n d", two=2, h=2
     )
-    expected = (q @ k.mT / 12**0.5 + layer.rpe(q_grid, k_grid).bias).softmax(-1)
+    expected = (q @ k.mT / 12**0.5 + dense_bias(layer.rpe(q_grid, k_grid))).softmax(-1)
     assert_close(weights, expected)
     assert_close(out, layer.proj(rearrange(expected @ v, "b h n d -> b n (h d)")))
 

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from vit_rpe.encodings import RelativeBias
 from vit_rpe.geometry import Device, TokenGrid
+from vit_rpe.terms import dense_bias
 
 
 class RelativePositionBias(nn.Module):
@@ -38,9 +39,9 @@ class RelativePositionBias(nn.Module):
         self.max_relative_distance = max_relative_distance
         grid = TokenGrid((max_relative_distance + 1,))
         with torch.device(device if device is not None else torch.get_default_device()):
-            self.encoding = RelativeBias(
-                num_heads, 1, grid, max_distance=max_relative_distance, init_std=init_std
-            ).to(dtype)
+            self.encoding = RelativeBias(num_heads, 1, grid, max_distance=max_relative_distance, init_std=init_std).to(
+                dtype
+            )
 
     def forward(self, seq_len: int) -> Tensor:
         """The bias of a sequence of ``seq_len`` tokens with itself, (1, H, seq_len, seq_len), float32 or better.
@@ -49,6 +50,6 @@ class RelativePositionBias(nn.Module):
             ValueError: ``seq_len`` below 1.
         """
         grid = TokenGrid((seq_len,))
-        bias = self.encoding(grid, grid).bias
+        bias = dense_bias(self.encoding(grid, grid))
         assert bias is not None
         return bias[None]

@@ -15,6 +15,7 @@ from einops import rearrange
 from torch import Tensor
 
 from vit_rpe.geometry import TokenGrid, expand_axis
+from vit_rpe.toeplitz import spread
 
 
 class RelativeVectors(NamedTuple):
@@ -52,7 +53,10 @@ class PositionTerms(NamedTuple):
         on_key: logits += s <k_j, table[index_ij]>.
         on_value: output_i += sum_j A_ij table[index_ij].
         scale: multiplies the softmax scale s.
-        grids: the query and key grid; present wherever a part is per axis.
+        grids: the query and key grid; present wherever a part is per axis or per offset.
+        offset_bias: tables over offsets, (H or 1, R_1, ..., R_n), see :func:`vit_rpe.toeplitz.spread`: the bias of a
+            pair of grid tokens is the entry of its offset; prefix pairs have 0.
+        prefix_bias: (H or 1, 3), added to the pairs prefix->patch, patch->prefix and prefix->prefix.
     """
 
     rotate_q: tuple[Tensor, Tensor] | None = None
@@ -65,6 +69,8 @@ class PositionTerms(NamedTuple):
     on_value: tuple[RelativeVectors, ...] = ()
     scale: float = 1.0
     grids: tuple[TokenGrid, TokenGrid] | None = None
+    offset_bias: tuple[Tensor, ...] = ()
+    prefix_bias: Tensor | None = None
 
     def take(self, keep: Tensor) -> PositionTerms:
         """The terms of a subset of tokens per sample (patch dropout); each pair keeps its original offset.
@@ -88,17 +94,48 @@ class PositionTerms(NamedTuple):
 
 
 def dense_bias(terms: PositionTerms) -> Tensor | None:
-    """``bias`` and all ``axis_bias`` as one tensor, (H or 1, Nq, Nk) or with a batch axis; None if there is none."""
-    total: Tensor | None = None
-    if terms.axis_bias:
+    """Everything of the terms that is a bias, as one tensor, (H or 1, Nq, Nk) or with a batch axis; None if nothing."""
+    total = grid_bias(terms)
+    if total is not None:
         q, k = _grids(terms)
-        grid_bias = sum(expand_axis(part.bias, part.axis, q, k) for part in terms.axis_bias)
-        assert isinstance(grid_bias, Tensor)
-        grid_bias = grid_bias.reshape(grid_bias.shape[0], q.num_patches, k.num_patches)
-        total = pad_prefix(grid_bias, q, k)
+        total = pad_prefix(total, q, k) if terms.prefix_bias is None else with_prefix(total, q, k, terms.prefix_bias)
+    elif terms.prefix_bias is not None:
+        q, k = _grids(terms)
+        empty = terms.prefix_bias.new_zeros(terms.prefix_bias.shape[0], q.num_patches, k.num_patches)
+        total = with_prefix(empty, q, k, terms.prefix_bias)
     if terms.bias is None:
         return total
     return terms.bias if total is None else terms.bias + total
+
+
+def grid_bias(terms: PositionTerms) -> Tensor | None:
+    """The biases per axis and per offset over pairs of grid tokens, (H or 1, Pq, Pk); None if there are none."""
+    total: Tensor | None = None
+    for table in terms.offset_bias:
+        added = spread(table, *_grids(terms))
+        total = added if total is None else total + added
+    if terms.axis_bias:
+        q, k = _grids(terms)
+        added = sum(expand_axis(part.bias, part.axis, q, k) for part in terms.axis_bias)
+        assert isinstance(added, Tensor)
+        added = added.reshape(added.shape[0], q.num_patches, k.num_patches)
+        total = added if total is None else total + added
+    return total
+
+
+def with_prefix(values: Tensor, q: TokenGrid, k: TokenGrid, prefix_bias: Tensor) -> Tensor:
+    """Add the rows and columns of the prefix tokens: (H or 1, Pq, Pk) -> (H, Nq, Nk).
+
+    Args:
+        prefix_bias: (H or 1, 3), for prefix->patch, patch->prefix, prefix->prefix.
+    """
+    heads = max(values.shape[0], prefix_bias.shape[0])
+    values = values.expand(heads, -1, -1)
+    to_patch, to_prefix, between = prefix_bias.to(values.dtype)[..., None, None].unbind(1)  # (H, 1, 1) each
+    left = to_prefix.expand(heads, q.num_patches, k.num_prefix)
+    corner = between.expand(heads, q.num_prefix, k.num_prefix)
+    top = torch.cat([corner, to_patch.expand(heads, q.num_prefix, k.num_patches)], dim=2)
+    return torch.cat([top, torch.cat([left, values], dim=2)], dim=1)
 
 
 def dense_index(terms: PositionTerms, part: RelativeVectors) -> Tensor:
@@ -132,8 +169,10 @@ def combine(a: PositionTerms, b: PositionTerms) -> PositionTerms:
     return PositionTerms(
         rotate_q=a.rotate_q if a.rotate_q is not None else b.rotate_q,
         rotate_k=a.rotate_k if a.rotate_k is not None else b.rotate_k,
-        bias=a.bias if b.bias is None else b.bias if a.bias is None else a.bias + b.bias,
+        bias=_sum(a.bias, b.bias),
         axis_bias=a.axis_bias + b.axis_bias,
+        offset_bias=a.offset_bias + b.offset_bias,
+        prefix_bias=_sum(a.prefix_bias, b.prefix_bias),
         visible=a.visible if b.visible is None else b.visible if a.visible is None else a.visible & b.visible,
         on_query=a.on_query + b.on_query,
         on_key=a.on_key + b.on_key,
@@ -141,6 +180,10 @@ def combine(a: PositionTerms, b: PositionTerms) -> PositionTerms:
         scale=a.scale * b.scale,
         grids=a.grids if a.grids is not None else b.grids,
     )
+
+
+def _sum(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    return b if a is None else a if b is None else a + b
 
 
 def _grids(terms: PositionTerms) -> tuple[TokenGrid, TokenGrid]:

@@ -15,7 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vit_rpe.encodings._base import at_least_float32
 from vit_rpe.geometry import Device, TokenGrid, axis_offsets
+from vit_rpe.toeplitz import offset_range
 
 PREFIX_CHOICES = ("zero", "learned")
 
@@ -38,9 +40,8 @@ def distinct_offsets(
     Returns:
         int64 offsets (R,), rising by 1, and int64 index (Sq, Sk) into them.
     """
-    last_q = q.origin[axis] + (q.size[axis] - 1) * q.steps[axis]
-    last_k = k.origin[axis] + (k.size[axis] - 1) * k.steps[axis]
-    low, high = q.origin[axis] - last_k, last_q - k.origin[axis]
+    low, count = offset_range(q, k, axis)
+    high = low + count - 1
     delta = axis_offsets(q, k, axis, device)
     if limit is not None:  # sym_min and sym_max take the symbolic sizes of an export too
         low = torch.sym_max(-limit, torch.sym_min(limit, low))  # type: ignore[assignment]
@@ -57,61 +58,31 @@ def project(values: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
         return F.linear(values.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype))
 
 
-def table_bias(table: Tensor, q: TokenGrid, k: TokenGrid, max_distance: Sequence[int]) -> Tensor:
-    """Look up T[h, delta_1 + M_1, ..., delta_n + M_n] for all grid pairs.
-
-    One ``index_select`` an axis: the index tensors stay (Sq, Sk), and no (Nq, Nk) index exists.
+def offset_table(table: Tensor, q: TokenGrid, k: TokenGrid, max_distance: Sequence[int]) -> Tensor:
+    """The entries of T[h, delta_1 + M_1, ..., delta_n + M_n] at the offsets that occur between two grids.
 
     Args:
-        table: (H, L_1, ..., L_n).
+        table: (H, L_1, ..., L_n); offsets beyond M_a have the entry at the edge.
 
     Returns:
-        (H, Pq, Pk), in at least float32.
+        (H, R_1, ..., R_n) in at least float32, in the form of :class:`PositionTerms`' ``offset_bias``.
     """
-    table = table.to(torch.promote_types(table.dtype, torch.float32))
-    index = [clipped_index(q, k, axis, max_distance[axis], table.device) for axis in range(q.ndim)]
-    return lookup(table, index, q, k)
+    table = at_least_float32(table)
+    for axis, distance in enumerate(max_distance):
+        low, count = offset_range(q, k, axis)
+        if type(count) is int and type(low) is int and low >= -distance and low + count - 1 <= distance:
+            table = table.narrow(1 + axis, low + distance, count)
+        else:
+            rows = (torch.arange(count, device=table.device) + low).clamp(-distance, distance) + distance
+            table = table.index_select(1 + axis, rows)
+    return table
 
 
-def lookup(table: Tensor, index: Sequence[Tensor], q: TokenGrid, k: TokenGrid) -> Tensor:
-    """T[h, index_1, ..., index_n] of all grid pairs, one index (Sq, Sk) an axis: (H, L_1, ..., L_n) -> (H, Pq, Pk)."""
-    for axis, rows in enumerate(index):
-        table = table.index_select(1 + axis, rows.flatten())
-    heads = table.shape[0]
-    # (H, Sq_1 Sk_1, ..., Sq_n Sk_n) -> (H, Sq_1 ... Sq_n, Sk_1 ... Sk_n)
-    pairs = [size for axis in range(q.ndim) for size in (q.size[axis], k.size[axis])]
-    order = [0, *range(1, 2 * q.ndim, 2), *range(2, 2 * q.ndim + 1, 2)]
-    return table.reshape(heads, *pairs).permute(order).reshape(heads, q.num_patches, k.num_patches)
-
-
-def with_prefix(grid_bias: Tensor, q: TokenGrid, k: TokenGrid, prefix_bias: Tensor | None) -> Tensor:
-    """Add the rows and columns of the prefix tokens: (H, Pq, Pk) -> (H, Nq, Nk).
-
-    Args:
-        prefix_bias: (H, 3), for prefix->patch, patch->prefix, prefix->prefix; None means 0.
-    """
-    if q.num_prefix == 0 and k.num_prefix == 0:
-        return grid_bias
-    if prefix_bias is None:
-        return F.pad(grid_bias, (k.num_prefix, 0, q.num_prefix, 0))
-    heads = grid_bias.shape[0]
-    to_patch, to_prefix, between = prefix_bias.to(grid_bias.dtype)[..., None, None].unbind(1)  # (H, 1, 1) each
-    left = to_prefix.expand(heads, q.num_patches, k.num_prefix)
-    corner = between.expand(heads, q.num_prefix, k.num_prefix)
-    top = torch.cat([corner, to_patch.expand(heads, q.num_prefix, k.num_patches)], dim=2)
-    return torch.cat([top, torch.cat([left, grid_bias], dim=2)], dim=1)
-
-
-def prefix_alone(q: TokenGrid, k: TokenGrid, prefix_bias: Tensor | None) -> Tensor | None:
-    """The prefix entries with 0 for all grid pairs, (H, Nq, Nk) in at least float32; None if there is nothing to add.
-
-    For encodings whose grid part is not a dense bias.
-    """
+def prefix_entries(prefix_bias: Tensor | None, q: TokenGrid, k: TokenGrid) -> Tensor | None:
+    """The learned prefix scalars (H, 3) in at least float32; None where no pair has a prefix token, or none are learned."""
     if prefix_bias is None or q.num_prefix + k.num_prefix == 0:
         return None
-    prefix_bias = prefix_bias.to(torch.promote_types(prefix_bias.dtype, torch.float32))
-    empty = prefix_bias.new_zeros(prefix_bias.shape[0], q.num_patches, k.num_patches)
-    return with_prefix(empty, q, k, prefix_bias)
+    return at_least_float32(prefix_bias)
 
 
 def prefix_parameter(prefix: str, num_rows: int, grid: TokenGrid) -> nn.Parameter | None:

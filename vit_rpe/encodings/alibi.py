@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from vit_rpe.encodings._base import Card, PositionEncoding, at_least_float32, check_choice, register
-from vit_rpe.geometry import Device, TokenGrid, axis_offsets, expand_axis
-from vit_rpe.terms import PositionTerms, pad_prefix
+from vit_rpe.geometry import Device, TokenGrid
+from vit_rpe.terms import PositionTerms
+from vit_rpe.toeplitz import offset_range
 
 METRICS = ("l2", "l1", "linf")
 
@@ -28,26 +29,26 @@ def alibi_slopes(num_heads: int) -> list[float]:
     return slopes + above[0::2][: num_heads - power]
 
 
-def grid_distance(q: TokenGrid, k: TokenGrid, metric: str, device: Device = None) -> Tensor:
-    """norm(delta) of all grid pairs, float32 (Pq, Pk)."""
+def offset_distance(q: TokenGrid, k: TokenGrid, metric: str, device: Device = None) -> Tensor:
+    """norm(delta) of all offsets between two grids, float32 (R_1, ..., R_n)."""
     total = torch.zeros((), device=device)
     for axis in range(q.ndim):
-        delta = axis_offsets(q, k, axis, device).float()
+        low, count = offset_range(q, k, axis)
+        delta = (torch.arange(count, device=device) + low).float()
         if metric == "l2":
-            total = total + expand_axis(delta.square(), axis, q, k)
+            total = total[..., None] + delta.square()
         elif metric == "l1":
-            total = total + expand_axis(delta.abs(), axis, q, k)
+            total = total[..., None] + delta.abs()
         else:
-            total = torch.maximum(total, expand_axis(delta.abs(), axis, q, k))
-    total = total.sqrt() if metric == "l2" else total
-    return total.reshape(q.num_patches, k.num_patches)
+            total = torch.maximum(total[..., None], delta.abs())
+    return total.sqrt() if metric == "l2" else total
 
 
 @register(
     "alibi",
     Card(
         paper="ALiBi, arXiv 2108.12409; 2-D: CROMA, arXiv 2311.00566",
-        adds=("bias",),
+        adds=("offset_bias",),
         elsewhere="defined for every offset",
         additive=False,
     ),
@@ -97,5 +98,6 @@ class Alibi(PositionEncoding):
             slopes = torch.tensor(alibi_slopes(self.num_heads), device=device)
         else:
             slopes = at_least_float32(self.slopes)
-        distance = grid_distance(q, k, self.metric, slopes.device)
-        return PositionTerms(bias=pad_prefix(-slopes[:, None, None] * distance, q, k))
+        distance = offset_distance(q, k, self.metric, slopes.device)
+        table = -slopes.view(-1, *(1,) * q.ndim) * distance
+        return PositionTerms(offset_bias=(table,), grids=(q, k))

@@ -15,10 +15,10 @@ from torch import nn
 from vit_rpe.encodings._base import Card, PositionEncoding, check_choice, per_axis, register
 from vit_rpe.encodings._relative import (
     PREFIX_CHOICES,
+    offset_table,
+    prefix_entries,
     prefix_parameter,
     resample_on_load,
-    table_bias,
-    with_prefix,
 )
 from vit_rpe.geometry import Device, TokenGrid
 from vit_rpe.terms import PositionTerms
@@ -28,7 +28,7 @@ from vit_rpe.terms import PositionTerms
     "bias",
     Card(
         paper="Swin Transformer, arXiv 2103.14030; BEiT, arXiv 2106.08254",
-        adds=("bias",),
+        adds=("offset_bias", "prefix_bias"),
         elsewhere="edge value beyond the table, centre of it on a smaller grid; resampled when loaded",
     ),
 )
@@ -72,5 +72,8 @@ class RelativeBias(PositionEncoding):
             nn.init.trunc_normal_(parameter, std=self.init_std)
 
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
-        grid_bias = table_bias(self.table, q, k, self.max_distance)
-        return PositionTerms(bias=with_prefix(grid_bias, q, k, self.prefix_bias))
+        return PositionTerms(
+            offset_bias=(offset_table(self.table, q, k, self.max_distance),),
+            prefix_bias=prefix_entries(self.prefix_bias, q, k),
+            grids=(q, k),
+        )

@@ -20,7 +20,7 @@ from vit_rpe.encodings._base import (
 from vit_rpe.encodings._relative import (
     PREFIX_CHOICES,
     clipped_index,
-    prefix_alone,
+    prefix_entries,
     prefix_parameter,
     resample_on_load,
 )
@@ -32,7 +32,7 @@ from vit_rpe.terms import AxisBias, PositionTerms
     "bias_axial",
     Card(
         paper="per-axis form of Swin Transformer, arXiv 2103.14030",
-        adds=("axis_bias",),
+        adds=("axis_bias", "prefix_bias"),
         elsewhere="edge value beyond the table, centre of it on a smaller grid; resampled when loaded",
     ),
 )
@@ -77,5 +77,5 @@ class AxialBias(PositionEncoding):
             table = at_least_float32(getattr(self, f"table_{axis}"))
             index = clipped_index(q, k, axis, distance, table.device)
             parts.append(AxisBias(table.index_select(1, index.flatten()).reshape(-1, *index.shape), axis))
-        prefix = prefix_alone(q, k, self.prefix_bias)
-        return PositionTerms(axis_bias=tuple(parts), bias=prefix, grids=(q, k))
+        prefix = prefix_entries(self.prefix_bias, q, k)
+        return PositionTerms(axis_bias=tuple(parts), prefix_bias=prefix, grids=(q, k))

@@ -20,14 +20,13 @@ from torch import Tensor, nn
 from vit_rpe.encodings._base import Card, PositionEncoding, check_choice, register
 from vit_rpe.encodings._relative import (
     PREFIX_CHOICES,
-    distinct_offsets,
-    lookup,
+    prefix_entries,
     prefix_parameter,
     project,
-    with_prefix,
 )
 from vit_rpe.geometry import Device, TokenGrid
 from vit_rpe.terms import PositionTerms
+from vit_rpe.toeplitz import offset_range
 
 MODES = ("swinv2", "log")
 
@@ -44,7 +43,7 @@ def log_coordinate(delta: Tensor, mode: str, size: int) -> Tensor:
     "cpb",
     Card(
         paper="Swin Transformer V2, arXiv 2111.09883",
-        adds=("bias",),
+        adds=("offset_bias", "prefix_bias"),
         elsewhere="defined for every offset; swinv2 coordinates stay relative to the native grid",
     ),
 )
@@ -116,15 +115,16 @@ class ContinuousBias(PositionEncoding):
 
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
         device = self.fc1.weight.device
-        coordinates, index = [], []
+        coordinates = []
         for axis, size in enumerate(self.grid.size):
-            delta, rows = distinct_offsets(q, k, axis, device)
+            low, count = offset_range(q, k, axis)
             dtype = torch.promote_types(self.fc1.weight.dtype, torch.float32)
-            coordinates.append(log_coordinate(delta.to(dtype), self.mode, size))
-            index.append(rows)
+            delta = (torch.arange(count, device=device) + low).to(dtype)
+            coordinates.append(log_coordinate(delta, self.mode, size))
         inputs = torch.stack(torch.meshgrid(*coordinates, indexing="ij"), dim=-1)  # (R_1, ..., R_n, n)
         hidden = project(inputs, self.fc1.weight, self.fc1.bias).relu()
         table = project(hidden, self.fc2.weight, self.fc2.bias).movedim(-1, 0)  # (H, R_1, ..., R_n)
         if self.mode == "swinv2":
             table = 16.0 * table.sigmoid()
-        return PositionTerms(bias=with_prefix(lookup(table, index, q, k), q, k, self.prefix_bias))
+        prefix = prefix_entries(self.prefix_bias, q, k)
+        return PositionTerms(offset_bias=(table,), prefix_bias=prefix, grids=(q, k))

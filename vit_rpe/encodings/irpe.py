@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from vit_rpe.encodings._base import Card, PositionEncoding, at_least_float32, check_choice, register
-from vit_rpe.encodings._relative import prefix_alone, with_prefix
+from vit_rpe.encodings._relative import prefix_entries
 from vit_rpe.geometry import Device, TokenGrid, axis_offsets, expand_axis
 from vit_rpe.terms import AxisBias, PositionTerms, RelativeVectors, pad_prefix
 
@@ -68,7 +68,7 @@ def count_reached(values: Tensor, starts: list[int]) -> Tensor:
     "irpe",
     Card(
         paper="Rethinking and Improving Relative Position Encoding for Vision Transformer, arXiv 2107.14222",
-        adds=("bias", "axis_bias", "on_query", "on_key", "on_value"),
+        adds=("bias", "axis_bias", "prefix_bias", "on_query", "on_key", "on_value"),
         elsewhere="the outermost bucket, which is open-ended",
         axes=(2,),
         decodes=False,
@@ -140,7 +140,8 @@ class IRPE(PositionEncoding):
         joint = self._joint_bucket(q, k, device)  # (Pq, Pk)
         if self.mode == "bias":
             bias = tables["table"].index_select(1, joint.flatten()).unflatten(1, joint.shape)
-            return PositionTerms(bias=with_prefix(bias, q, k, self._prefix_entries(tables["table"])))
+            prefix = prefix_entries(self._prefix_entries(tables["table"]), q, k)
+            return PositionTerms(bias=pad_prefix(bias, q, k), prefix_bias=prefix, grids=(q, k))
         index = pad_prefix(joint, q, k, value=self.buckets if self.has_prefix_bucket else -1)
         return _on_sides({side: (RelativeVectors(tables[f"table_{side}"][None], index),) for side in self.on}, q, k)
 
@@ -157,8 +158,8 @@ class IRPE(PositionEncoding):
                 AxisBias(table.index_select(1, level.flatten()).unflatten(1, level.shape), axis)
                 for axis, (table, level) in enumerate(zip((rows, columns), levels, strict=True))
             )
-            prefix = prefix_alone(q, k, self._prefix_entries(rows + columns))
-            return PositionTerms(axis_bias=biases, bias=prefix, grids=(q, k))
+            prefix = prefix_entries(self._prefix_entries(rows + columns), q, k)
+            return PositionTerms(axis_bias=biases, prefix_bias=prefix, grids=(q, k))
         sides: dict[str, tuple[RelativeVectors, ...]] = {}
         for side in self.on:
             rows, columns = tables[f"table_{side}_h"][None], tables[f"table_{side}_w"][None]  # (1, buckets + 1, D)

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from vit_rpe.encodings._base import Card, PositionEncoding, at_least_float32, check_choice, register
-from vit_rpe.encodings._relative import distinct_offsets, lookup
+from vit_rpe.encodings._relative import distinct_offsets
 from vit_rpe.geometry import Device, TokenGrid
-from vit_rpe.terms import PositionTerms, pad_prefix
+from vit_rpe.terms import PositionTerms
 
 VARIANTS = ("log", "power")
 SMALLEST = 0.01
@@ -34,7 +34,7 @@ def held(values: Tensor, largest: float | None = None) -> Tensor:
     "kerple",
     Card(
         paper="KERPLE, arXiv 2205.09921",
-        adds=("bias",),
+        adds=("offset_bias",),
         elsewhere="defined for every offset",
         additive=False,
     ),
@@ -65,15 +65,14 @@ class Kerple(PositionEncoding):
 
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
         r1, r2 = at_least_float32(self.r1), at_least_float32(self.r2)
-        squares, index = torch.zeros((), dtype=r1.dtype, device=r1.device), []
+        squares = torch.zeros((), dtype=r1.dtype, device=r1.device)
         for axis in range(q.ndim):
-            delta, rows = distinct_offsets(q, k, axis, r1.device)
+            delta, _ = distinct_offsets(q, k, axis, r1.device)
             squares = squares[..., None] + delta.to(r1.dtype).square()
-            index.append(rows)
         distance = squares.sqrt()  # (R_1, ..., R_n)
         shape = (-1, *(1,) * q.ndim)
         if self.variant == "log":
             table = -held(r1).view(shape) * torch.log1p(held(r2).view(shape) * distance)
         else:
             table = -held(r1).view(shape) * distance ** held(r2, LARGEST_POWER).view(shape)
-        return PositionTerms(bias=pad_prefix(lookup(table, index, q, k), q, k))
+        return PositionTerms(offset_bias=(table,), grids=(q, k))

@@ -25,7 +25,7 @@ from vit_rpe.encodings._base import (
 from vit_rpe.encodings._relative import (
     PREFIX_CHOICES,
     clipped_index,
-    prefix_alone,
+    prefix_entries,
     prefix_parameter,
     resample_on_load,
 )
@@ -37,7 +37,7 @@ from vit_rpe.terms import PositionTerms, RelativeVectors
     "shaw",
     Card(
         paper="Self-Attention with Relative Position Representations, arXiv 1803.02155",
-        adds=("on_query", "on_value"),
+        adds=("on_query", "on_value", "prefix_bias"),
         elsewhere="the vector of the edge beyond max_distance; resampled when loaded if max_distance='exact'",
     ),
 )
@@ -105,7 +105,7 @@ class Shaw(PositionEncoding):
             if self.value:
                 on_value.append(RelativeVectors(at_least_float32(getattr(self, f"value_{axis}")), index, axis))
         return PositionTerms(
-            bias=prefix_alone(q, k, self.prefix_bias),
+            prefix_bias=prefix_entries(self.prefix_bias, q, k),
             on_query=tuple(on_query),
             on_value=tuple(on_value),
             grids=(q, k),

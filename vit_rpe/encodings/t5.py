@@ -20,13 +20,12 @@ from vit_rpe.encodings._base import Card, PositionEncoding, at_least_float32, ch
 from vit_rpe.encodings._relative import (
     PREFIX_CHOICES,
     clipped_index,
-    lookup,
-    prefix_alone,
+    prefix_entries,
     prefix_parameter,
-    with_prefix,
 )
 from vit_rpe.geometry import Device, TokenGrid
 from vit_rpe.terms import AxisBias, PositionTerms
+from vit_rpe.toeplitz import offset_range
 
 
 def t5_bucket(offset: int, num_buckets: int, max_distance: int, bidirectional: bool) -> int:
@@ -59,7 +58,7 @@ def buckets_by_offset(num_buckets: int, max_distance: int, bidirectional: bool) 
     "t5",
     Card(
         paper="T5, arXiv 1910.10683",
-        adds=("axis_bias", "bias"),
+        adds=("axis_bias", "offset_bias", "prefix_bias"),
         elsewhere="defined for every offset; all beyond max_distance share a bucket",
     ),
 )
@@ -126,18 +125,26 @@ class T5Bias(PositionEncoding):
         offset = clipped_index(q, k, axis, self.max_distance, device)
         return torch.tensor(buckets, device=offset.device)[offset]
 
+    def offset_buckets(self, q: TokenGrid, k: TokenGrid, axis: int, device: Device = None) -> Tensor:
+        """Bucket of every offset along one axis, int64 (R,)."""
+        buckets = buckets_by_offset(self.num_buckets, self.max_distance, self.bidirectional)
+        low, count = offset_range(q, k, axis)
+        offset = (torch.arange(count, device=device) + low).clamp(-self.max_distance, self.max_distance)
+        return torch.tensor(buckets, device=device)[offset + self.max_distance]
+
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
+        prefix = prefix_entries(self.prefix_bias, q, k)
         if self.joint:
             table = at_least_float32(self.table)
-            index = [self.bucket_index(q, k, axis, table.device) for axis in range(q.ndim)]
-            return PositionTerms(bias=with_prefix(lookup(table, index, q, k), q, k, self.prefix_bias))
+            for axis in range(q.ndim):
+                table = table.index_select(1 + axis, self.offset_buckets(q, k, axis, table.device))
+            return PositionTerms(offset_bias=(table,), prefix_bias=prefix, grids=(q, k))
         parts = []
         for axis in range(q.ndim):
             table = at_least_float32(getattr(self, f"table_{axis}"))
             rows = self.bucket_index(q, k, axis, table.device)
             parts.append(AxisBias(table.index_select(1, rows.flatten()).reshape(-1, *rows.shape), axis))
-        prefix = prefix_alone(q, k, self.prefix_bias)
-        return PositionTerms(axis_bias=tuple(parts), bias=prefix, grids=(q, k))
+        return PositionTerms(axis_bias=tuple(parts), prefix_bias=prefix, grids=(q, k))
 
 
 def _check_buckets(num_buckets: int, max_distance: int, bidirectional: bool) -> None:
