@@ -45,14 +45,17 @@ class Pieces(NamedTuple):
     logit_clip: float | None
     finish: Callable[[Tensor], Tensor]
 
+    @torch.no_grad()
     def attention(self) -> Tensor:
         """The weights the layer used, (B, H, Nq, Nk), before dropout."""
         return self._weights(self.terms)
 
+    @torch.no_grad()
     def content(self) -> Tensor:
         """The weights with position removed (masks and softmax scale stay), (B, H, Nq, Nk)."""
         return self._weights(PositionTerms(scale=self.terms.scale))
 
+    @torch.no_grad()
     def position(self) -> Tensor:
         """What position adds to the logits for these q and k, (B, H, Nq, Nk); -inf where a key is hidden."""
         scale = self.scale * self.terms.scale
