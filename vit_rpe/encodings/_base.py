@@ -236,7 +236,7 @@ def per_axis(value: int | tuple[int, ...] | None, grid: TokenGrid, *, name: str)
     """
     if value is None:
         return tuple(size - 1 for size in grid.size)
-    distances = (value,) * grid.ndim if isinstance(value, int) else tuple(value)
+    distances = tuple(value) if isinstance(value, tuple | list) else (value,) * grid.ndim
     if len(distances) != grid.ndim or any(not isinstance(d, int) or d < 0 for d in distances):
         raise ValueError(f"{name}={value!r} must be an integer >= 0, or one per axis of the grid {grid.size}")
     return distances
