@@ -154,7 +154,8 @@ def _variant(item: Any, file: Path) -> Variant:
 
 
 def _yaml(value: Any) -> str:
-    return json.dumps(value)
+    """A value as the command line takes it: text as it is, the rest as YAML."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _pair(size: Size) -> list[int]:
