@@ -5,45 +5,64 @@ from __future__ import annotations
 from .augment import Augmentation
 from .bad_images import BadImages
 from .bundle import DataBundle
-from .config import DataConfig
+from .config import TEXT_NAMES, DataConfig
 from .errors import DataNotFoundError
 from .preprocessing import Preprocessing
 from .samples import ImageSamples
 from .sources import SOURCES, DataSource, LabelledImages, SubsetImages
 from .split import stratified_split
+from .text import build_text
+from .text_treatment import TextTreatment
 
-__all__ = ["build_data", "build_preprocessing"]
+__all__ = ["build_data", "build_preprocessing", "rebuild_data"]
 
 
-def build_data(config: DataConfig, *, img_size: tuple[int, int], in_chans: int, seed: int) -> DataBundle:
+def build_data(config: DataConfig, *, img_size: tuple[int, int] | None, in_chans: int | None, seed: int) -> DataBundle:
     """Find, check and split the data of ``config``.
 
     Args:
         config: the data options; its own ``img_size`` has been given to the model and is not looked at here.
-        img_size: (height, width) the model takes, pixels.
-        in_chans: channels the model takes, 1 or 3.
+        img_size: (height, width) the model takes, pixels; None for text.
+        in_chans: channels the model takes, 1 or 3; None for text.
         seed: the training seed; augmentation draws depend on it, splits do not.
 
     Raises:
         DataNotFoundError: the data is missing, incomplete or empty.
         ValueError: an option does not fit the data.
     """
+    if config.name in TEXT_NAMES:
+        return build_text(config, seed=seed)
+    if img_size is None or in_chans is None:
+        raise ValueError(
+            f"data.name={config.name} gives images: img_size={img_size} and in_chans={in_chans} are missing"
+        )
     source = SOURCES[config.name](config)
     preprocessing = build_preprocessing(config, source, img_size=img_size, in_chans=in_chans)
     train, val, words = _splits(config, source)
-    skip = config.on_bad_image == "skip"
     bundle = DataBundle(
-        train=ImageSamples(
-            train, Augmentation(config.augment, preprocessing), seed=seed, skip_bad=skip, replace_bad=True
-        ),
-        val=ImageSamples(val, Augmentation("none", preprocessing), seed=seed, skip_bad=skip, replace_bad=False),
+        train=ImageSamples(train, Augmentation(config.augment, preprocessing), seed=seed, replace_bad=True),
+        val=ImageSamples(val, Augmentation("none", preprocessing), seed=seed, replace_bad=False),
         class_names=source.class_names,
         preprocessing=preprocessing,
-        bad_images=BadImages(config.max_bad_images),
+        bad_images=BadImages(config.max_bad_images if config.on_bad_image == "skip" else None),
         split=words,
     )
     bundle.check_labels(bundle.num_classes)
     return bundle
+
+
+def rebuild_data(config: DataConfig, treatment: Preprocessing | TextTreatment, *, seed: int = 0) -> DataBundle:
+    """The data of ``config`` as a trained model takes them: at its image size, or with its vocabulary and
+    length.
+
+    Raises:
+        DataNotFoundError, ValueError: as :func:`build_data`.
+    """
+    if isinstance(treatment, TextTreatment):
+        if config.name not in TEXT_NAMES:
+            raise ValueError(f"data.name={config.name} gives images, the model takes text")
+        return build_text(config, seed=seed, treatment=treatment)
+    return build_data(config, img_size=treatment.img_size, in_chans=treatment.in_chans, seed=seed)
 
 
 def build_preprocessing(

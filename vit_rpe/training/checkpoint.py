@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import vit_rpe  # noqa: F401  (registers the models with timm)
-from vit_rpe.data import Preprocessing
+from vit_rpe.data import Preprocessing, TextTreatment, read_treatment
 from vit_rpe.training.files import newest
 
 __all__ = [
@@ -53,12 +53,24 @@ class CheckpointInfo:
 
 @dataclass
 class LoadedCheckpoint:
-    """A model in eval mode, what it was built from, the preprocessing for its image size, and the folder."""
+    """A model in eval mode, what it was built from, the treatment of its inputs (images at its size, or text), and the
+    folder."""
 
     model: nn.Module
     info: CheckpointInfo
-    preprocessing: Preprocessing
+    treatment: Preprocessing | TextTreatment
     folder: Path
+
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """The treatment of images.
+
+        Raises:
+            ValueError: the model takes text.
+        """
+        if isinstance(self.treatment, TextTreatment):
+            raise ValueError(f"the model in {self.folder} takes text, not images")
+        return self.treatment
 
     @property
     def class_names(self) -> list[str]:
@@ -135,8 +147,10 @@ def load_checkpoint(path: str | Path, *, img_size: int | tuple[int, int] | None 
     except RuntimeError as error:
         raise ValueError(f"weights in {folder} do not fit {info.model_name}: {error}") from error
     preprocessing = info.preprocessing
+    if img_size is not None and isinstance(read_treatment(preprocessing), TextTreatment):
+        raise ValueError(f"img_size={img_size}, but the model in {folder} takes text")
     if img_size is not None:
         size = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
         model.set_input_size(img_size=size)
         preprocessing = {**preprocessing, "img_size": size}
-    return LoadedCheckpoint(model.eval(), info, Preprocessing.from_dict(preprocessing), folder)
+    return LoadedCheckpoint(model.eval(), info, read_treatment(preprocessing), folder)

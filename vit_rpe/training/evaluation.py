@@ -1,7 +1,8 @@
-"""Metrics over a set of labelled images, by torchmetrics; several processes count every sample once."""
+"""Metrics over a set of labelled samples, by torchmetrics; several processes count every sample once."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ __all__ = ["Evaluation", "evaluate"]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Results over ``count`` samples.
+    """Results over ``count`` labels.
 
     ``loss`` is the plain cross-entropy; ``top1``, ``top5`` (the best ``min(5, classes)``) and ``calibration_error``
     (15 bins, l1) lie between 0 and 1. ``confusion`` (C, C) counts true class by predicted class, if asked for.
@@ -33,6 +34,11 @@ class Evaluation:
     top5: float
     calibration_error: float
     confusion: Tensor | None = None
+
+    @property
+    def bits(self) -> float:
+        """The loss in bits: per character, for a language model over characters."""
+        return self.loss / math.log(2)
 
     @property
     def per_class(self) -> list[float]:
@@ -55,9 +61,9 @@ def evaluate(
     """Evaluate a model in eval mode; its mode is put back afterwards.
 
     Args:
-        model: images (B, channels, height, width) to logits (B, C).
-        batches: images as the loader gives them, and labels (B,) int64; this process's share.
-        prepare: brings a batch of images to the device, normalised.
+        model: one row of logits a label, (B, C), or (B, L, C) for L labels a sample.
+        batches: inputs as the loader gives them, and labels int64 (B,) or (B, L); this process's share.
+        prepare: brings a batch of inputs to the device, as the model takes them.
         num_classes: C.
         device: where the model is.
         autocast: context for mixed precision.
@@ -76,10 +82,10 @@ def evaluate(
     was_training = model.training
     model.eval()
     for images, labels in batches:
-        labels = labels.to(device)
+        labels = labels.to(device).flatten()
         with autocast():
             logits = model(prepare(images))
-        logits = logits.float()
+        logits = logits.float().flatten(0, -2)
         loss.update(F.cross_entropy(logits, labels, reduction="sum"))
         count.update(len(labels))
         probabilities = logits.softmax(dim=1)

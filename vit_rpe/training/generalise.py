@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -70,7 +71,7 @@ def _accuracy(
     loaded = load_checkpoint(checkpoint, img_size=img_size)
     config = DataConfig(**loaded.info.data)
     if data_path is not None:
-        config.path = data_path
+        config = replace(config, path=data_path)
     preprocessing = loaded.preprocessing
     bundle = build_data(config, img_size=preprocessing.img_size, in_chans=preprocessing.in_chans, seed=0)
 

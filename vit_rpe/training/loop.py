@@ -47,13 +47,13 @@ def evaluate_session(session: Session, *, confusion: bool = False) -> Evaluation
 
 
 def _loss(session: Session, images: Tensor, labels: Tensor, batch: int) -> tuple[Tensor, Tensor]:
-    """Loss and number of hits of one batch (normalised images, labels), on the device."""
+    """Loss and number of hits of one batch (inputs as the model takes them, labels), on the device."""
     config = session.config.train
-    target = labels
+    target = labels = labels.flatten()  # one a row of logits, also where each token has its own
     if session.mixer is not None:
         place = {"epoch": session.counters.epoch, "batch": batch, "rank": session.accelerator.process_index}
         images, target = session.mixer(images, labels, seed=config.seed, **place)
-    logits = session.wrapped(images)
+    logits = session.wrapped(images).flatten(0, -2)
     loss = classification_loss(logits, target, config)
     if session.teacher is not None:
         with session.accelerator.autocast():
@@ -67,7 +67,7 @@ def _loss(session: Session, images: Tensor, labels: Tensor, batch: int) -> tuple
 def _update(session: Session, group: list[tuple[Tensor, Tensor]], first_batch: int) -> Tensor:
     """One optimiser update over a group of batches; each sample weighs the same, also in a short last group."""
     accelerator, config = session.accelerator, session.config.train
-    total = sum(len(labels) for _, labels in group)
+    total = sum(labels.numel() for _, labels in group)
     whole = torch.zeros((), device=accelerator.device)
     for index, (raw, labels) in enumerate(group):
         images = session.bundle.to_device_batch(raw, accelerator.device)
@@ -75,9 +75,9 @@ def _update(session: Session, group: list[tuple[Tensor, Tensor]], first_batch: i
         last = index == len(group) - 1
         with nullcontext() if last else accelerator.no_sync(session.wrapped):
             loss, hits = _loss(session, images, labels, first_batch + index)
-            accelerator.backward(loss * (len(labels) / total))
-        whole += loss.detach() * (len(labels) / total)
-        session.meters.update(loss.detach(), hits, len(labels))
+            accelerator.backward(loss * (labels.numel() / total))
+        whole += loss.detach() * (labels.numel() / total)
+        session.meters.update(loss.detach(), hits, labels.numel())
     if config.clip_grad is not None:
         accelerator.clip_grad_norm_(session.wrapped.parameters(), config.clip_grad)
     session.optimizer.step()
@@ -116,7 +116,7 @@ def _asked_to_stop(session: Session, interrupt: Interrupt, *, due: bool) -> bool
 
 
 def _train_epoch(session: Session, display: Display, interrupt: Interrupt, resumed: dict | None) -> float:
-    """The rest of the current epoch. Returns images per second over all processes."""
+    """The rest of the current epoch. Returns labels per second over all processes."""
     config, counters, accelerator = session.config.train, session.counters, session.accelerator
     session.train_batches.set_position(counters.epoch, counters.step * config.accumulate)
     groups = _groups(session)
@@ -133,7 +133,7 @@ def _train_epoch(session: Session, display: Display, interrupt: Interrupt, resum
         loss = _update(session, group, counters.step * config.accumulate)
         counters.step += 1
         counters.updates += 1
-        seen += sum(len(labels) for _, labels in group) * accelerator.num_processes
+        seen += sum(labels.numel() for _, labels in group) * accelerator.num_processes
         if session.ema is not None:
             session.ema.update(session.model, step=counters.updates)
         first_bad = torch.where(loss.isfinite(), first_bad, first_bad.clamp(max=counters.updates))
@@ -168,12 +168,8 @@ def _raise_interrupted(interrupt: Interrupt) -> None:
     raise Interrupted("another process" if received is None else received.name, received or 15)
 
 
-def _row(
-    session: Session, result: Evaluation, *, rate: float, speed: float, seconds: float
-) -> dict[str, float]:
-    totals = session.accelerator.reduce(
-        session.meters.totals().to(session.accelerator.device), "sum"
-    ).tolist()
+def _row(session: Session, result: Evaluation, *, rate: float, speed: float, seconds: float) -> dict[str, float]:
+    loss, hits, count = session.accelerator.reduce(session.meters.totals(), "sum").tolist()
     return {
         "epoch": session.counters.epoch + 1,
         "lr": rate,
@@ -182,7 +178,8 @@ def _row(
         "test_loss": result.loss,
         "test_accuracy": result.top1,
         "test_top5": result.top5,
-        "images_per_second": round(speed, 1),
+        **session.task.columns(result),
+        f"{session.task.unit}_per_second": round(speed, 1),
         "seconds": round(seconds, 3),
     }
 
@@ -212,8 +209,8 @@ def fit(session: Session, display: Display, resumed: dict | None = None) -> None
                     f"{counters.epoch + 1}); stopped, nothing of this epoch is saved"
                 )
             row = _row(session, result, rate=rate, speed=speed, seconds=time.perf_counter() - started)
-            _finish_epoch(session, row)
-            _report(session, display, row)
+            _finish_epoch(session, row, session.task.score(result))
+            _report(session, display, row, result)
             if _asked_to_stop(session, interrupt, due=True) and counters.epoch < config.epochs:
                 _raise_interrupted(interrupt)
 
@@ -226,24 +223,26 @@ def _epoch_rate(session: Session) -> float:
     return max(group["lr"] / group.get("lr_scale", 1.0) for group in session.optimizer.param_groups)
 
 
-def _finish_epoch(session: Session, row: dict[str, float]) -> None:
-    """Count the epoch and write it down; the best is judged by accuracy, the earlier epoch wins a tie."""
+def _finish_epoch(session: Session, row: dict[str, float], score: float) -> None:
+    """Count the epoch and write it down; the best is judged by the task, the earlier epoch wins a tie."""
     counters = session.counters
     counters.epoch, counters.step = counters.epoch + 1, 0
     counters.rows = [*counters.rows, row]
     if session.accelerator.is_main_process:
         write_metrics(session.folder, counters.rows)
-    if row["test_accuracy"] > counters.best_accuracy:
-        counters.best_accuracy, counters.best_epoch = row["test_accuracy"], counters.epoch
+    if score > counters.best_score:
+        counters.best_score, counters.best_epoch = score, counters.epoch
         save_best(session)
     save_last(session)
 
 
-def _report(session: Session, display: Display, row: dict[str, float]) -> None:
+def _report(session: Session, display: Display, row: dict[str, float], result: Evaluation) -> None:
+    unit = session.task.unit
+    more = "".join(f"  {name} {value:.3f}" for name, value in session.task.columns(result).items())
     display.say(
         f"epoch {session.counters.epoch:3d}/{session.config.train.epochs}  loss {row['train_loss']:.4f}"
-        f"  train {row['train_accuracy']:7.2%}  test {row['test_accuracy']:7.2%}  lr {row['lr']:.2e}"
-        f"  {row['images_per_second']:.0f} images/s"
+        f"  train {row['train_accuracy']:7.2%}  test {row['test_accuracy']:7.2%}{more}  lr {row['lr']:.2e}"
+        f"  {row[f'{unit}_per_second']:.0f} {unit}/s"
     )
     numbers = {key: value for key, value in row.items() if key != "epoch"}
     session.accelerator.log(numbers, step=session.counters.epoch)

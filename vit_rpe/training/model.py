@@ -11,6 +11,8 @@ import torch
 from torch import nn
 
 import vit_rpe  # noqa: F401  (registers the models with timm)
+from vit_rpe.data import DataBundle, DataConfig, Preprocessing
+from vit_rpe.data.config import TEXT_NAMES
 from vit_rpe.suggest import closest
 from vit_rpe.training.checkpoint import find_checkpoint, read_weights
 from vit_rpe.training.config import ModelConfig
@@ -18,14 +20,23 @@ from vit_rpe.training.config import ModelConfig
 __all__ = ["ModelPlan", "build_model", "plan_model", "token_grid"]
 
 
+_OF_TEXT = ("vocab_size", "length", "in_features", "head", "causal")
+
+
 @dataclass(frozen=True)
 class ModelPlan:
-    """A model that is known to be buildable: its arguments without ``num_classes``, and the images it takes."""
+    """A model that is known to be buildable: its arguments without those that the data give, and the images it takes
+    (None for a model of sequences)."""
 
     name: str
     args: dict[str, Any]
-    img_size: tuple[int, int]
-    in_chans: int
+    img_size: tuple[int, int] | None
+    in_chans: int | None
+
+    @property
+    def takes(self) -> str:
+        """What goes in, in words."""
+        return "text" if self.img_size is None else f"images {self.img_size[0]}x{self.img_size[1]}"
 
 
 def _create(name: str, args: dict[str, Any], **more: Any) -> nn.Module:
@@ -35,15 +46,15 @@ def _create(name: str, args: dict[str, Any], **more: Any) -> nn.Module:
         raise ValueError(f"model.args do not fit {name}: {error}") from error
 
 
-def plan_model(config: ModelConfig, data_size: int | tuple[int, int] | None = None) -> ModelPlan:
+def plan_model(config: ModelConfig, data: DataConfig) -> ModelPlan:
     """Check a model's name and arguments by building it without memory.
 
     Args:
         config: the model.
-        data_size: the image size that the data options ask for; ``model.img_size`` must not contradict it.
+        data: the data; their ``img_size`` must not contradict ``model.img_size``, and text needs a sequence model.
 
     Raises:
-        ValueError: the name is unknown, an argument does not fit, or the two sizes differ.
+        ValueError: the name is unknown, an argument does not fit, the data are of another kind, or the two sizes differ.
     """
     if not timm.is_model(config.name):
         hint = closest(config.name, timm.list_models("vit_rpe*")) or closest(config.name, timm.list_models())
@@ -51,10 +62,17 @@ def plan_model(config: ModelConfig, data_size: int | tuple[int, int] | None = No
     if config.pretrained and config.checkpoint is not None:
         raise ValueError("give model.pretrained or model.checkpoint, not both")
     args = dict(config.args)
-    for key in ("num_classes", "img_size", "rpe", "pretrained"):
+    for key in ("num_classes", "img_size", "rpe", "pretrained", *_OF_TEXT):
         if key in args:
-            where = "the data" if key == "num_classes" else f"model.{key}"
+            where = f"model.{key}" if key in ("img_size", "rpe", "pretrained") else "the data"
             raise ValueError(f"model.args must not hold {key!r}: it comes from {where}")
+    takes_text = config.name in timm.list_models(module="rpe_sequence")
+    if takes_text != (data.name in TEXT_NAMES):
+        kind = "token sequences" if takes_text else "images"
+        raise ValueError(f"model.name {config.name} takes {kind}, which data.name {data.name} does not give")
+    if takes_text:
+        return _plan_sequence(config, args)
+    data_size = data.img_size
     size = config.img_size if config.img_size is not None else data_size
     if size is not None and data_size is not None and _pair(size) != _pair(data_size):
         raise ValueError(f"model.img_size is {size} but data.img_size is {data_size}; give one of them")
@@ -69,6 +87,16 @@ def plan_model(config: ModelConfig, data_size: int | tuple[int, int] | None = No
     return ModelPlan(config.name, args, _pair(size), int(args.get("in_chans", 3)))
 
 
+def _plan_sequence(config: ModelConfig, args: dict[str, Any]) -> ModelPlan:
+    if config.img_size is not None:
+        raise ValueError(f"model.img_size is {config.img_size}, but {config.name} takes token sequences")
+    if config.rpe is not None:
+        args["rpe"] = config.rpe
+    with torch.device("meta"):
+        _create(config.name, args, vocab_size=2)
+    return ModelPlan(config.name, args, None, None)
+
+
 def _pair(size: int | tuple[int, int]) -> tuple[int, int]:
     return (size, size) if isinstance(size, int) else (int(size[0]), int(size[1]))
 
@@ -80,10 +108,23 @@ def token_grid(model: nn.Module) -> list[int] | None:
     return None if grid is None else [int(side) for side in grid]
 
 
-def build_model(
-    plan: ModelPlan, config: ModelConfig, *, num_classes: int
-) -> tuple[nn.Module, dict[str, Any]]:
-    """Build the model and give it its starting weights.
+def _from_data(bundle: DataBundle) -> dict[str, Any]:
+    """The arguments of the model that the data give."""
+    treatment = bundle.preprocessing
+    if isinstance(treatment, Preprocessing):
+        return {"num_classes": bundle.num_classes}
+    language = treatment.task == "language"
+    return {
+        "vocab_size": len(treatment.characters),
+        "length": treatment.length,
+        "num_classes": bundle.num_classes,
+        "head": "lm" if language else "classification",
+        "causal": language,
+    }
+
+
+def build_model(plan: ModelPlan, config: ModelConfig, bundle: DataBundle) -> tuple[nn.Module, dict[str, Any]]:
+    """Build the model for its data and give it its starting weights.
 
     Returns:
         The model on the CPU, and the arguments that ``timm.create_model`` needs to build it again.
@@ -91,7 +132,7 @@ def build_model(
     Raises:
         ValueError: the checkpoint to start from does not fit.
     """
-    args = {**plan.args, "num_classes": num_classes}
+    args = {**plan.args, **_from_data(bundle)}
     model = _create(plan.name, args, pretrained=config.pretrained)
     if config.checkpoint is not None:
         _start_from(model, config.checkpoint)
@@ -99,7 +140,7 @@ def build_model(
     if grid is not None and min(grid) < 4:
         warnings.warn(
             f"the token grid is only {grid[0]}x{grid[1]}: positions say little on so few tokens; a smaller patch or "
-            f"larger images than {plan.img_size[0]}x{plan.img_size[1]} give more",
+            f"a larger image than now ({plan.takes}) gives more",
             stacklevel=2,
         )
     return model, args

@@ -5,48 +5,95 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+import torch
+
+from vit_rpe.data import TextTreatment
 from vit_rpe.training.evaluation import Evaluation
 from vit_rpe.training.session import Session
+from vit_rpe.viz import plot_bias, plot_curves, plot_images, plot_layers, record
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["draw_pictures", "training_curves"]
+__all__ = ["draw_pictures", "plot_confusion"]
+
+_NUM_IMAGES = 8
 
 
-def training_curves(rows: list[dict[str, float]]) -> Figure:
-    """Loss, accuracy and learning rate over the epochs.
+def plot_confusion(evaluation: Evaluation, class_names: list[str]) -> Figure:
+    """True class by predicted class, each row as shares of its class; accuracies beside the names.
 
     Args:
-        rows: those of ``metrics.csv``.
+        evaluation: with its confusion matrix.
+        class_names: one per class, at most 100.
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 3.4), layout="constrained")
-    panels = figure.subplots(1, 3)
-    epochs = [row["epoch"] for row in rows]
-    for panel, what, factor, label in (
-        (panels[0], "loss", 1, "loss"),
-        (panels[1], "accuracy", 100, "accuracy (%)"),
-    ):
-        for part in ("train", "test"):
-            panel.plot(epochs, [factor * row[f"{part}_{what}"] for row in rows], label=part)
-        panel.set_ylabel(label)
-        panel.legend()
-    panels[2].plot(epochs, [row["lr"] for row in rows])
-    panels[2].set_ylabel("learning rate at the epoch's start")
-    for panel in panels:
-        panel.set_xlabel("epoch")
-        panel.grid(alpha=0.3)
+    assert evaluation.confusion is not None
+    counts = evaluation.confusion.double()
+    shares = counts / counts.sum(dim=1, keepdim=True).clamp(min=1)
+    side = 3 + 0.28 * len(class_names)
+    figure = Figure(figsize=(side + 1, side), layout="constrained")
+    panel = figure.subplots()
+    drawn = panel.imshow(shares.numpy(), cmap="Blues", vmin=0, vmax=1)
+    shown = [
+        name if len(name) <= 20 else f"{name[:19]}…" for name in (name.replace("$", r"\$") for name in class_names)
+    ]
+    rows = [f"{name}  {accuracy:.1%}" for name, accuracy in zip(shown, evaluation.per_class, strict=True)]
+    panel.set_xticks(range(len(shown)), shown, rotation=90, fontsize=7)
+    panel.set_yticks(range(len(shown)), rows, fontsize=7)
+    panel.set_xlabel("predicted")
+    panel.set_ylabel("true class, and its accuracy")
+    if len(class_names) <= 20:
+        for row, column in np.argwhere(counts.numpy() > 0):
+            colour = "white" if shares[row, column] > 0.5 else "black"
+            text = f"{int(counts[row, column])}"
+            panel.text(column, row, text, ha="center", va="center", fontsize=7, color=colour)
+    figure.colorbar(drawn, ax=panel, shrink=0.7, label="share of the true class")
+    figure.suptitle(f"top-1 {evaluation.top1:.2%} over {evaluation.count} images", fontsize=10)
     return figure
 
 
-def draw_pictures(session: Session, result: Evaluation) -> None:
-    """Fill ``pictures/`` of the run folder."""
+def _examples(session: Session) -> tuple[torch.Tensor, list[str]]:
+    """Some validation images as the loader gives them (B, C, height, width), of classes that differ, and their names."""
+    samples, names = session.bundle.val, session.bundle.class_names
+    labels = np.asarray(samples.labels)
+    _, first = np.unique(labels, return_index=True)
+    spread = np.linspace(0, len(first) - 1, min(_NUM_IMAGES, len(first))).astype(int)
+    batch = samples.__getitems__([int(index) for index in first[spread]])
+    return batch.images, [names[int(label)] for label in batch.labels]
+
+
+def draw_pictures(session: Session, result: Evaluation) -> list[str]:
+    """Fill ``pictures/`` of the run folder with what the model allows.
+
+    Returns:
+        Why a picture is missing, one sentence each.
+    """
     folder = session.folder / "pictures"
     folder.mkdir(exist_ok=True)
     if session.counters.rows:
-        _save(training_curves(session.counters.rows), folder / "curves.png")
+        _save(plot_curves(session.counters.rows), folder / "curves.png")
+    if result.confusion is not None:
+        _save(plot_confusion(result, session.bundle.class_names), folder / "confusion.png")
+    if isinstance(session.bundle.preprocessing, TextTreatment):
+        return []
+    images, names = _examples(session)
+    if not len(images):
+        return ["no attention pictures: the example images cannot be read"]
+    model, device = session.evaluated.eval(), session.accelerator.device
+    prepared = session.bundle.to_device_batch(images, device)
+    pixels = images.float() / 255
+    try:
+        with record(model, device="cpu") as seen, torch.no_grad():
+            model(prepared)
+        _save(plot_images(seen, pixels, names=names), folder / "attention_images.png")
+        _save(plot_layers(seen, pixels), folder / "attention_layers.png")
+        _save(plot_bias(seen), folder / "bias.png")
+    except ValueError as error:
+        return [f"no picture of attention or bias for this model: {error}"]
+    return []
 
 
 def _save(figure: Figure, path: Path) -> None:

@@ -53,7 +53,7 @@ def train(config: RunConfig) -> RunResult:
         RuntimeError: the loss is not finite, or a checkpoint cannot be written.
         Interrupted: a signal came; the run can be resumed.
     """
-    plan = plan_model(config.model, config.data.img_size)
+    plan = plan_model(config.model, config.data)
     accelerator = _accelerator(config)
     (output,) = broadcast_object_list([config.output])
     config.output, folder = output, Path(output)
@@ -65,7 +65,7 @@ def train(config: RunConfig) -> RunResult:
     if accelerator.is_main_process:
         _open_folder(folder, config)
     with _warnings_on(display):
-        model, model_args = build_model(plan, config.model, num_classes=bundle.num_classes)
+        model, model_args = build_model(plan, config.model, bundle)
         session = build_session(config, accelerator, bundle, model, model_args, folder)
         _announce(session, plan, display)
         if resumed is not None:
@@ -136,12 +136,10 @@ def _announce(session: Session, plan: ModelPlan, display: Display) -> None:
     weights = sum(parameter.numel() for parameter in session.model.parameters())
     rpe = "" if config.model.rpe is None else f", rpe {config.model.rpe}"
     batch = config.data.batch_size * config.train.accumulate * accelerator.num_processes
-    display.say(
-        f"model   {plan.name}{rpe}: {weights:,} weights, images {plan.img_size[0]}x{plan.img_size[1]}"
-    )
+    display.say(f"model   {plan.name}{rpe}: {weights:,} weights, {plan.takes}")
     display.say(f"data    {session.bundle.split}")
     display.say(
-        f"batch   {batch} = {config.data.batch_size} images x {config.train.accumulate} per update x "
+        f"batch   {batch} = {config.data.batch_size} samples x {config.train.accumulate} per update x "
         f"{accelerator.num_processes} process(es) on {accelerator.device}; "
         f"{session.updates_per_epoch} updates per epoch, {config.train.epochs} epochs"
     )
@@ -153,9 +151,7 @@ def _announce(session: Session, plan: ModelPlan, display: Display) -> None:
         )
 
 
-def _announce_resumed(
-    session: Session, state: dict[str, Any], stretched: str | None, display: Display
-) -> None:
+def _announce_resumed(session: Session, state: dict[str, Any], stretched: str | None, display: Display) -> None:
     counters = session.counters
     display.say(f"resumed after epoch {counters.epoch}, update {counters.updates}")
     for text in [*changes(session.config, state), *([stretched] if stretched else [])]:
@@ -165,16 +161,17 @@ def _announce_resumed(
 def _finish(session: Session, result: Evaluation, display: Display) -> None:
     counters, folder = session.counters, session.folder
     if session.accelerator.is_main_process:
-        draw_pictures(session, result)
+        for text in draw_pictures(session, result):
+            display.say(text)
     bad = session.bundle.bad_images.summary()
     if bad:
         display.say(bad)
     display.say(f"split         {session.bundle.split}")
     if counters.best_epoch:
         display.say(
-            f"best epoch    {counters.best_epoch} with {counters.best_accuracy:.1%}, in {folder / 'best'} (chosen on the "
-            "test images themselves)"
+            f"best epoch    {counters.best_epoch}, {session.task.words(counters.best_score)}, in {folder / 'best'} "
+            f"(chosen on the test {session.task.unit} themselves)"
         )
     display.say(f"pictures      {folder / 'pictures'}")
     display.say(f"evaluate      vit-rpe evaluate --checkpoint {folder / 'last'}")
-    display.say(f"test accuracy: {100 * result.top1:.1f} %")
+    display.say(session.task.words(session.task.score(result)))

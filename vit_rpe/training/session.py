@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,7 @@ from vit_rpe.data import (
 )
 from vit_rpe.training.config import RunConfig
 from vit_rpe.training.optim import make_optimizer, make_schedule
+from vit_rpe.training.task import Task, task_of
 from vit_rpe.training.teacher import Teacher, build_teacher
 
 __all__ = ["Counters", "Meters", "Session", "build_session", "seed_everything"]
@@ -38,7 +40,7 @@ class Counters:
     epoch: int = 0
     step: int = 0
     updates: int = 0
-    best_accuracy: float = -1.0
+    best_score: float = -math.inf
     best_epoch: int = 0
     rows: list[dict[str, float]] = field(default_factory=list)
 
@@ -96,6 +98,11 @@ class Session:
     folder: Path
     counters: Counters = field(default_factory=Counters)
     meters: Meters = field(default_factory=Meters)
+
+    @property
+    def task(self) -> Task:
+        """How results are judged and named."""
+        return task_of(self.bundle.preprocessing)
 
     @property
     def evaluated(self) -> nn.Module:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vit_rpe.data import Preprocessing
+from vit_rpe.data import Preprocessing, TextTreatment
 from vit_rpe.suggest import closest
 from vit_rpe.training.checkpoint import load_checkpoint
 from vit_rpe.training.config import DistillConfig
@@ -52,7 +52,7 @@ class Teacher:
 
 
 def build_teacher(
-    config: DistillConfig, *, num_classes: int, student: Preprocessing, device: torch.device
+    config: DistillConfig, *, num_classes: int, student: Preprocessing | TextTreatment, device: torch.device
 ) -> Teacher | None:
     """The teacher of a config; ``None`` if it names none.
 
@@ -61,6 +61,8 @@ def build_teacher(
     """
     if config.teacher is None:
         return None
+    if isinstance(student, TextTreatment):
+        raise ValueError(f"train.distill.teacher {config.teacher!r} teaches on images, the data are text")
     if Path(config.teacher).exists():
         loaded = load_checkpoint(config.teacher)
         model, treatment = loaded.model, loaded.preprocessing
@@ -70,9 +72,7 @@ def build_teacher(
             hint = closest(config.teacher, timm.list_models())
             raise ValueError(f"train.distill.teacher {config.teacher!r} is no folder and no timm model{hint}")
         if not config.pretrained and config.checkpoint is None:
-            raise ValueError(
-                "a teacher given by name needs train.distill.pretrained or train.distill.checkpoint"
-            )
+            raise ValueError("a teacher given by name needs train.distill.pretrained or train.distill.checkpoint")
         model = timm.create_model(
             config.teacher,
             pretrained=config.pretrained,

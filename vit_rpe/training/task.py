@@ -1,0 +1,49 @@
+"""What a run learns, as far as it matters outside of the model and the data: how results are judged and named.
+
+Loss and loop are the same for all: a batch is (inputs, labels), and the model gives one row of logits a label, (B, C)
+for labels (B,) and (B, L, C) for labels (B, L). B batch, L tokens, C classes or characters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from vit_rpe.data import Preprocessing, TextTreatment
+from vit_rpe.training.evaluation import Evaluation
+
+__all__ = ["Task", "task_of"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """``unit``: what is counted, one label each; ``score``: of a result, higher is better; ``words``: a score for
+    people; ``columns``: what a result adds to a row of ``metrics.csv``.
+    """
+
+    unit: str
+    score: Callable[[Evaluation], float]
+    words: Callable[[float], str]
+    columns: Callable[[Evaluation], dict[str, float]]
+
+
+def _accuracy_words(score: float) -> str:
+    return f"test accuracy: {100 * score:.1f} %"
+
+
+def _bits_words(score: float) -> str:
+    return f"test bits per character: {-score:.3f}"
+
+
+IMAGES = Task("images", lambda result: result.top1, _accuracy_words, lambda result: {})
+PASSAGES = Task("passages", lambda result: result.top1, _accuracy_words, lambda result: {})
+LANGUAGE = Task(
+    "characters", lambda result: -result.bits, _bits_words, lambda result: {"test_bits_per_character": result.bits}
+)
+
+
+def task_of(treatment: Preprocessing | TextTreatment) -> Task:
+    """The task that data treated like this stand for."""
+    if isinstance(treatment, Preprocessing):
+        return IMAGES
+    return LANGUAGE if treatment.task == "language" else PASSAGES
