@@ -54,7 +54,7 @@ def plan_model(config: ModelConfig, data: DataConfig) -> ModelPlan:
         data: the data; their ``img_size`` must not contradict ``model.img_size``, and text needs a sequence model.
 
     Raises:
-        ValueError: the name is unknown, an argument does not fit, the data are of another kind, or the two sizes differ.
+        ValueError: an unknown name, an argument or data that do not fit, or two sizes that differ.
     """
     if not timm.is_model(config.name):
         hint = closest(config.name, timm.list_models("vit_rpe*")) or closest(config.name, timm.list_models())
