@@ -44,13 +44,11 @@ def plot_bias(seen: Recording, *, layers: Sequence[int] | None = None, heads: Se
         raise ValueError(f"the bias is drawn for one or two axes, got the grid {q.size}")
     labels = [f"layer {layer % len(seen)}" for layer in numbers]
     if q.ndim == 1:
-        return plot_signed(
-            rows, labels, title="what position adds to the logits", axis_names=("query", "key"), extent=None
-        )
+        return plot_signed(rows, labels, title="what position adds to the logits (row query, column key)", extent=None)
     low, sizes = offset_range(q, k)
     extent = (low[1] - 0.5, low[1] + sizes[1] - 0.5, low[0] + sizes[0] - 0.5, low[0] - 0.5)
-    title = "what position adds to the logits, by offset (key minus query; the query is in the centre)"
-    return plot_signed(rows, labels, title=title, axis_names=("dh", "dw"), extent=extent)
+    title = "what position adds to the logits\nrow dh, column dw, key minus query (dot: the query)"
+    return plot_signed(rows, labels, title=title, extent=extent)
 
 
 def plot_signed(
@@ -58,12 +56,17 @@ def plot_signed(
     labels: Sequence[str],
     *,
     title: str,
-    axis_names: tuple[str, str],
     extent: tuple[float, float, float, float] | None,
 ) -> Figure:
-    """Panels of signed values (rows, columns) on one zero-centred scale with a colour bar; NaN is grey."""
+    """Panels of signed values (rows, columns) on one zero-centred scale with a colour bar; NaN is grey.
+
+    Args:
+        rows: per row, panels as (title, values).
+        labels: one per row.
+        extent: left, right, bottom and top in offsets, as matplotlib takes it; None for plain matrices.
+    """
     columns = max(map(len, rows))
-    figure = new_figure(1.35 * columns + 1.6, 1.35 * len(rows) + 0.9)
+    figure = new_figure(max(4.6, 1.35 * columns + 1.6), 1.35 * len(rows) + 0.9)
     axes = panels(figure, len(rows), columns)
     limit = largest(value for row in rows for _, value in row)
     drawn: Any = None
@@ -81,17 +84,24 @@ def plot_signed(
             if index == 0:
                 panel.set_title(name, fontsize=9)
         axes[index, 0].set_ylabel(labels[index], fontsize=9)
-    corner = axes[-1, 0]
     if extent is not None:
-        for set_ticks, ends in ((corner.set_xticks, extent[:2]), (corner.set_yticks, (extent[3], extent[2]))):
-            first, last = ends[0] + 0.5, ends[1] - 0.5
-            set_ticks(sorted({first, 0, last}))
-        corner.tick_params(labelsize=7, length=2)
-    corner.set_xlabel(axis_names[1], fontsize=8)
-    corner.set_ylabel(f"{labels[-1]}\n{axis_names[0]}", fontsize=9)
+        _mark_offsets(axes, extent)
     figure.colorbar(drawn, ax=axes, shrink=min(1.0, 3.0 / len(rows) + 0.2), aspect=25, label="added to the logit")
     figure.suptitle(title, fontsize=10)
     return figure
+
+
+def _mark_offsets(axes: Any, extent: tuple[float, float, float, float]) -> None:
+    """Ticks at the ends and at offset 0, and a dot where the query is."""
+    left, right, bottom, top = extent
+    for panel in axes.flat:
+        panel.plot(0, 0, marker="o", markersize=2.5, color="black")
+    for panel in axes[-1]:
+        panel.set_xticks(sorted({left + 0.5, 0, right - 0.5}))
+    for panel in axes[:, 0]:
+        panel.set_yticks(sorted({top + 0.5, 0, bottom - 0.5}))
+    for panel in axes.flat:
+        panel.tick_params(labelsize=7, length=2)
 
 
 def largest(values: Any) -> float:

@@ -35,7 +35,7 @@ def plot_frequencies(seen: Recording, *, layers: Sequence[int] | None = None) ->
         found = [("every layer" if len(found) > 1 else found[0][0], found[0][1])]
     columns = min(4, len(found))
     rows = math.ceil(len(found) / columns)
-    figure = new_figure(2.9 * columns + 1.2, 2.7 * rows + 0.7)
+    figure = new_figure(max(5.5, 2.9 * columns + 1.2), 2.7 * rows + 0.7)
     axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
     for panel in axes.flat[len(found) :]:
         panel.set_visible(False)
@@ -55,6 +55,6 @@ def plot_frequencies(seen: Recording, *, layers: Sequence[int] | None = None) ->
         panel.tick_params(labelsize=7)
         panel.grid(alpha=0.3)
     handles, names = axes.flat[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside right upper", fontsize=7)
+    figure.legend(handles, names, loc="outside right center", fontsize=7)
     figure.suptitle("rotation: angle of each channel pair from one token to the next", fontsize=10)
     return figure

@@ -22,7 +22,7 @@ def plot_tokens(
     layer: int = -1,
     heads: Sequence[int] | None = None,
 ) -> Figure:
-    """One matrix per head: row = query, column = key, colour from 0 to 1.
+    """One matrix per head: row = query, column = key, all on one scale from 0 to the largest weight.
 
     Args:
         query_labels: one per query token, prefix included.
@@ -47,9 +47,10 @@ def plot_tokens(
     side_h, side_w = (max(1.8, 0.17 * length) for length in weights.shape[2:])
     figure = new_figure(side_w * len(chosen) + 1.8, side_h + 1.4)
     axes = figure.subplots(1, len(chosen), squeeze=False, sharey=True)[0]
+    top = float(weights[sample, chosen].max()) or 1.0
     drawn: Any = None
     for panel, head in zip(axes, chosen, strict=True):
-        drawn = panel.imshow(weights[sample, head].float().cpu().numpy(), cmap=ATTENTION, vmin=0, vmax=1)
+        drawn = panel.imshow(weights[sample, head].float().cpu().numpy(), cmap=ATTENTION, vmin=0, vmax=top)
         panel.set_title(f"head {head}", fontsize=9)
         panel.set_xticks(range(len(keys)), [shorten(key, 14) for key in keys], rotation=90, fontsize=7)
         panel.set_xlabel("key", fontsize=8)
