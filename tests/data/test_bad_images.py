@@ -31,12 +31,13 @@ def build(folder, **options):
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-@pytest.mark.parametrize(("split", "make"), [("train", train_loader), ("val", eval_loader)])
-def test_an_error_names_the_path(folder, num_workers, split, make):
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_an_error_names_the_path(folder, num_workers, split):
     config, bundle = build(folder, num_workers=num_workers)
     loader = train_loader(bundle, config, seed=0) if split == "train" else eval_loader(bundle, config)
-    with pytest.raises(BadImageError, match=f"cannot read image .*{split}.*png"):
+    with pytest.raises(BadImageError, match=f"cannot read image .*{split}.*png") as caught:
         list(loader)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
@@ -63,7 +64,9 @@ def test_skipping_is_the_same_in_every_run(folder):
 
 def test_the_cap(folder):
     config, bundle = build(folder, on_bad_image="skip", max_bad_images=2)
-    with pytest.raises(ValueError, match=r"3 images cannot be read, data\.max_bad_images=2; the first: .*png"):
+    with pytest.raises(
+        ValueError, match=r"data\.max_bad_images=2 is exceeded: 3 image\(s\) could not be read; the first: .*png"
+    ):
         list(train_loader(bundle, config, seed=0))
 
 
@@ -73,7 +76,7 @@ def test_nothing_readable(tmp_path):
     for path in tmp_path.rglob("*.png"):
         path.write_bytes(b"")
     config, bundle = build(tmp_path, on_bad_image="skip")
-    with pytest.raises(ValueError, match="not one of the 4 images can be read"):
+    with pytest.raises(ValueError, match=r"no training image left to fill a batch; 4 image\(s\) could not be read"):
         list(train_loader(bundle, config, seed=0))
     assert list(eval_loader(bundle, config)) == []
 

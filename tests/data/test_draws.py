@@ -23,7 +23,7 @@ def equal_images(augment: str, *, seed: int = 5) -> DataBundle:
     images = np.repeat(speckle(HEIGHT, WIDTH)[None], NUM_IMAGES, axis=0)
     preprocessing = Preprocessing((HEIGHT, WIDTH), 3, (0.4, 0.5, 0.6), (0.2, 0.3, 0.4))
     source = ArrayImages(images, np.zeros(NUM_IMAGES, dtype=np.int64), "equal")
-    samples = ImageSamples(source, Augmentation(augment, preprocessing), seed=seed, skip_bad=False, replace_bad=True)
+    samples = ImageSamples(source, Augmentation(augment, preprocessing), seed=seed, replace_bad=True)
     return DataBundle(samples, samples, ["only"], preprocessing, BadImages(0), "test")
 
 

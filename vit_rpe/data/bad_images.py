@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from .errors import BadImageError
+
 __all__ = ["BadImages"]
 
 
 class BadImages:
-    """Unreadable images met by this process: name to reason. More than ``cap`` raise ``ValueError``."""
+    """Unreadable images met by this process: name to reason.
 
-    def __init__(self, cap: int):
+    ``cap`` None: the first one raises ``BadImageError``. A number: more than ``cap`` of them raise
+    ``ValueError``. It lives in the main process, where an error keeps its one line; loader processes only
+    report.
+    """
+
+    def __init__(self, cap: int | None):
         self.cap = cap
         self.reasons: dict[str, str] = {}
 
@@ -20,17 +27,15 @@ class BadImages:
     def add(self, met: Iterable[tuple[str, str]]) -> None:
         """Count each name once."""
         for name, reason in met:
+            if self.cap is None:
+                raise BadImageError(name, reason)
             self.reasons.setdefault(name, reason)
-        if len(self.reasons) > self.cap:
-            name, reason = next(iter(self.reasons.items()))
-            raise ValueError(
-                f"{len(self.reasons)} images cannot be read, data.max_bad_images={self.cap}; "
-                f"the first: {name}: {reason}"
-            )
+        if self.cap is not None and len(self.reasons) > self.cap:
+            raise ValueError(f"data.max_bad_images={self.cap} is exceeded: {self.summary()}")
 
     def summary(self) -> str:
         """One line for the end of a run; empty when every image could be read."""
         if not self.reasons:
             return ""
         name, reason = next(iter(self.reasons.items()))
-        return f"{len(self.reasons)} image(s) could not be read and were skipped; the first: {name}: {reason}"
+        return f"{len(self.reasons)} image(s) could not be read; the first: {name}: {reason}"

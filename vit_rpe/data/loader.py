@@ -49,6 +49,8 @@ class TrainLoader:
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         for batch in self._batches:
             self._bad.add(batch.bad)
+            if not len(batch.labels):
+                raise ValueError(f"no training image left to fill a batch; {self._bad.summary()}")
             yield batch.images, batch.labels
 
 

@@ -19,6 +19,8 @@ from .sources.base import LabelledImages
 
 __all__ = ["Batch", "ImageSamples", "Samples"]
 
+_MOST_REPLACEMENTS = 100
+
 
 class Batch(NamedTuple):
     """``images`` (B, C, H, W) uint8, ``labels`` (B,) int64; ``bad``: (name, reason) of unreadable images.
@@ -49,25 +51,16 @@ class ImageSamples(Dataset):
     """Labelled images with their treatment.
 
     A key is a sample number, or (epoch, sample number) so that the epoch reaches loader processes that
-    outlive it. With ``skip_bad`` an unreadable training image is replaced by the next readable one (every
-    batch stays full and every process makes the same number of steps); an unreadable evaluation image is left
-    out.
+    outlive it. A batch reports its unreadable images; the loader decides what they mean (``BadImages``). With
+    ``replace_bad`` the next readable image stands in for one (every batch stays full and every process makes
+    the same number of steps); without, it is left out.
     """
 
-    def __init__(
-        self,
-        images: LabelledImages,
-        augmentation: Augmentation,
-        *,
-        seed: int,
-        skip_bad: bool,
-        replace_bad: bool,
-    ):
+    def __init__(self, images: LabelledImages, augmentation: Augmentation, *, seed: int, replace_bad: bool):
         self.images = images
         self.labels = images.labels
         self.augmentation = augmentation
         self.seed = seed
-        self.skip_bad = skip_bad
         self.replace_bad = replace_bad
 
     def __len__(self) -> int:
@@ -91,25 +84,18 @@ class ImageSamples(Dataset):
         count = 0
         for key in keys:
             epoch, index = key if isinstance(key, tuple) else (0, int(key))
-            pixels, index = self._readable(epoch, index, bad)
-            if pixels is not None:
+            for step in range(min(len(self), _MOST_REPLACEMENTS) if self.replace_bad else 1):
+                candidate = (index + step) % len(self)
+                try:
+                    pixels = self._pixels(epoch, candidate)
+                except BadImageError as error:
+                    bad.append((error.name, error.reason))
+                    continue
                 images[count] = pixels.transpose(2, 0, 1)
-                labels[count] = self.labels[index]
+                labels[count] = self.labels[candidate]
                 count += 1
+                break
         return Batch(torch.from_numpy(images[:count]), torch.from_numpy(labels[:count]), tuple(bad))
-
-    def _readable(self, epoch: int, index: int, bad: list[tuple[str, str]]) -> tuple[np.ndarray | None, int]:
-        for step in range(len(self)):
-            candidate = (index + step) % len(self)
-            try:
-                return self._pixels(epoch, candidate), candidate
-            except BadImageError as error:
-                if not self.skip_bad:
-                    raise
-                bad.append((error.name, error.reason))
-            if not self.replace_bad:
-                return None, index
-        raise ValueError(f"not one of the {len(self)} images can be read; the last error: {bad[-1]}")
 
     def _pixels(self, epoch: int, index: int) -> np.ndarray:
         try:

@@ -65,7 +65,7 @@ def imagenet(config: DataConfig) -> DataSource:
                 f"no ImageNet in {root}: expected {root / split}/<class>/<image>; download it from image-net.org "
                 "(registration needed), unpack it and give --data.path"
             )
-    if any(_is_image(entry.name) for entry in os.scandir(root / "val") if entry.is_file()):
+    if any(entry.is_file() and _is_image(entry.name) for entry in _entries(str(root / "val"))):
         raise DataNotFoundError(
             f"the validation images lie directly in {root / 'val'}; move each into the folder of its class, "
             f"{root / 'val'}/<class>/<image>"
@@ -118,7 +118,7 @@ def _images(found: dict[str, list[str]], class_names: list[str], split: str) -> 
 def _scan(root: Path) -> dict[str, list[str]]:
     """Class name to the paths of its images, in natural order."""
     found: dict[str, list[str]] = {}
-    for entry in os.scandir(root):
+    for entry in _entries(str(root)):
         if entry.is_dir() and not entry.name.startswith((".", "__")):
             found[entry.name] = natural_order(_walk(entry.path, set()))
     return found
@@ -131,7 +131,7 @@ def _walk(path: str, above: set[tuple[int, int]]) -> list[str]:
     if here in above:
         return []
     images = []
-    for entry in os.scandir(path):
+    for entry in _entries(path):
         if entry.name.startswith("."):
             continue
         if entry.is_dir():
@@ -139,6 +139,11 @@ def _walk(path: str, above: set[tuple[int, int]]) -> list[str]:
         elif _is_image(entry.name):
             images.append(entry.path)
     return images
+
+
+def _entries(path: str) -> list[os.DirEntry[str]]:
+    with os.scandir(path) as entries:
+        return list(entries)
 
 
 def _is_image(name: str) -> bool:
