@@ -49,9 +49,9 @@ def spread(table: Tensor, q: TokenGrid, k: TokenGrid) -> Tensor:
     rows, columns = q.size[0], k.size[0]
     if q.ndim == 1 and rows > LONGEST_SLIDE:
         return table.flip(1).unfold(1, columns, 1).flip(1)
-    # Opening an axis R into (Sq, Sk) is a strided view of the reversed table, last query first. With the first axis left
-    # as it is, (H, R, Sq_2, ..., Sk_2, ...), what a query sees of all its offsets is one run, and row i of the queries
-    # sees the run from Sq - 1 - i on.
+    # Opening an axis R into (Sq, Sk) is a strided view of the reversed table, last query first. With the first axis
+    # left as it is, (H, R, Sq_2, ..., Sk_2, ...), what a query sees of all its offsets is one run, and row i of the
+    # queries sees the run from Sq - 1 - i on.
     runs = table.flip(tuple(range(1, 1 + q.ndim)))
     for axis in range(1, q.ndim):
         runs = runs.unfold(1 + axis, k.size[axis], 1)

@@ -79,7 +79,7 @@ def offset_table(table: Tensor, q: TokenGrid, k: TokenGrid, max_distance: Sequen
 
 
 def prefix_entries(prefix_bias: Tensor | None, q: TokenGrid, k: TokenGrid) -> Tensor | None:
-    """The learned prefix scalars (H, 3) in at least float32; None where no pair has a prefix token, or none are learned."""
+    """The learned prefix scalars (H, 3) in at least float32; None where there is nothing to add."""
     if prefix_bias is None or q.num_prefix + k.num_prefix == 0:
         return None
     return at_least_float32(prefix_bias)

@@ -1,0 +1,26 @@
+"""Attention with position terms: the definition (``attention_weights``), and ``attend`` with its kernels."""
+
+from vit_rpe.attention.definition import (
+    Options,
+    attention_weights,
+    key_logits,
+    position_logits,
+    query_logits,
+    value_output,
+)
+from vit_rpe.attention.dispatch import KERNELS, Kernel, attend, choose
+from vit_rpe.attention.rotation import rotate
+
+__all__ = [
+    "KERNELS",
+    "Kernel",
+    "Options",
+    "attend",
+    "attention_weights",
+    "choose",
+    "key_logits",
+    "position_logits",
+    "query_logits",
+    "rotate",
+    "value_output",
+]

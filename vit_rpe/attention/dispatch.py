@@ -1,0 +1,79 @@
+"""The table of kernels, and the choice between them.
+
+``"auto"`` is decided by what the terms are made of, never by a size that may be symbolic; docs/performance.md has the
+measurements behind each rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from torch import Tensor
+
+from vit_rpe.attention.definition import Options, all_visible, eager
+from vit_rpe.attention.fold import fold, fold_refuses
+from vit_rpe.attention.sdpa import sdpa, sdpa_refuses
+from vit_rpe.suggest import unknown_name
+from vit_rpe.terms import PositionTerms
+
+
+class Kernel(NamedTuple):
+    """One way to compute attention. ``refuses`` gives the reason why it cannot, or None."""
+
+    run: Callable[[Tensor, Tensor, Tensor, PositionTerms, Options], Tensor]
+    refuses: Callable[[PositionTerms, Options], str | None]
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    terms: PositionTerms,
+    *,
+    scale: float,
+    visible: Tensor | None = None,
+    dropout_p: float = 0.0,
+    logit_clip: float | None = None,
+    impl: str = "auto",
+) -> Tensor:
+    """Apply attention with position terms.
+
+    Args:
+        q: (B, H, Nq, D), k: (B, H, Nk, D), v: (B, H, Nk, Dv).
+        terms: what position adds, for the grids q and k lie on.
+        scale: softmax scale, usually D ** -0.5.
+        visible: bool mask (B, Nq, Nk) or (B, H, Nq, Nk), 1 for an explicit broadcast; intersected with the terms'.
+        dropout_p: probability of dropping a weight; the caller passes 0 in evaluation.
+        logit_clip: soft cap c, logits -> c tanh(logits / c) before masking; None for no cap.
+        impl: ``"auto"``, or a kernel by name (:data:`KERNELS`).
+
+    Returns:
+        (B, H, Nq, Dv) in the dtype of ``v``.
+
+    Raises:
+        ValueError: an unknown kernel, one that cannot express these terms, or a mask of another shape.
+    """
+    options = Options(scale * terms.scale, all_visible(q, terms, visible), dropout_p, logit_clip)
+    if impl == "auto":
+        impl = choose(terms, options)
+    elif impl not in KERNELS:
+        raise unknown_name("attn_impl", impl, ["auto", *KERNELS])
+    reason = KERNELS[impl].refuses(terms, options)
+    if reason is not None:
+        raise ValueError(f"attn_impl={impl!r} cannot compute this attention: {reason}")
+    return KERNELS[impl].run(q, k, v, terms, options)
+
+
+KERNELS: dict[str, Kernel] = {
+    "eager": Kernel(eager, lambda terms, options: None),
+    "sdpa": Kernel(sdpa, sdpa_refuses),
+    "fold": Kernel(fold, fold_refuses),
+}
+
+
+def choose(terms: PositionTerms, options: Options) -> str:
+    """The kernel ``"auto"`` stands for: the fused one wherever it can express the terms."""
+    if sdpa_refuses(terms, options) is None:
+        return "sdpa"
+    return "eager" if fold_refuses(terms, options) else "fold"
