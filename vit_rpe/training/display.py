@@ -61,9 +61,7 @@ class Display:
             with self.log.open("a") as file:
                 file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}\n")
 
-    def show(
-        self, *, done: int, total: int, epoch: str, loss: float, accuracy: float, lr: float, speed: float
-    ) -> None:
+    def show(self, *, done: int, total: int, epoch: str, loss: float, accuracy: float, lr: float, speed: float) -> None:
         """Move the bar: updates done of the whole run, and the numbers beside it."""
         self._bar.update(
             self._task,

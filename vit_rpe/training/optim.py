@@ -50,9 +50,7 @@ def parameter_groups(
     model = unwrapped(model)
     named = getattr(model, "no_weight_decay", set)()
     if layer_decay is None:
-        return param_groups_weight_decay(
-            model, weight_decay, no_weight_decay_list=named, fallback_no_weight_decay=True
-        )
+        return param_groups_weight_decay(model, weight_decay, no_weight_decay_list=named, fallback_no_weight_decay=True)
     return param_groups_layer_decay(
         model,
         weight_decay,

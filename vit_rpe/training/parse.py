@@ -146,8 +146,7 @@ def config_from_dict(values: dict[str, Any], section: type = RunConfig) -> Any:
         if key not in known:
             raise ValueError(f"unknown config key {key!r}{_hint(key, known)}")
     built = {
-        key: config_from_dict(value, hints[key]) if is_dataclass(hints[key]) else value
-        for key, value in values.items()
+        key: config_from_dict(value, hints[key]) if is_dataclass(hints[key]) else value for key, value in values.items()
     }
     return section(**built)
 

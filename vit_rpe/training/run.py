@@ -26,6 +26,7 @@ from vit_rpe.training.resume import changes, check_epochs, find_resumed
 from vit_rpe.training.run_folder import write_versions
 from vit_rpe.training.session import Session, build_session, seed_everything
 from vit_rpe.training.state import restore
+from vit_rpe.training.text_samples import written_samples
 from vit_rpe.training.trackers import start_trackers
 
 __all__ = ["RunResult", "train"]
@@ -161,7 +162,7 @@ def _announce_resumed(session: Session, state: dict[str, Any], stretched: str | 
 def _finish(session: Session, result: Evaluation, display: Display) -> None:
     counters, folder = session.counters, session.folder
     if session.accelerator.is_main_process:
-        for text in draw_pictures(session, result):
+        for text in [*draw_pictures(session, result), *written_samples(session)]:
             display.say(text)
     bad = session.bundle.bad_images.summary()
     if bad:

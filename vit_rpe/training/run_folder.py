@@ -62,9 +62,7 @@ def default_output(config_file: Path, *, resume: str | None) -> Path:
 def _git(*words: str) -> str | None:
     source = Path(__file__).parent
     try:
-        done = subprocess.run(
-            ["git", *words], cwd=source, capture_output=True, text=True, check=True, timeout=10
-        )
+        done = subprocess.run(["git", *words], cwd=source, capture_output=True, text=True, check=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()

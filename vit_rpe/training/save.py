@@ -33,9 +33,7 @@ def _info(session: Session) -> CheckpointInfo:
     )
 
 
-def _write(
-    session: Session, folder: Path, state: dict[str, Any] | None, keep_old_as: Path | None = None
-) -> None:
+def _write(session: Session, folder: Path, state: dict[str, Any] | None, keep_old_as: Path | None = None) -> None:
     weights = session.evaluated.state_dict()
 
     def fill(place: Path) -> None:
@@ -70,9 +68,7 @@ def save_last(session: Session) -> None:
     kept = session.config.train.keep - 1
     before = newest(last)
     old = None if before is None or kept == 0 else read_info(before)
-    ended = (
-        old is not None and old.step == 0 and old.epoch < session.counters.epoch + bool(session.counters.step)
-    )
+    ended = old is not None and old.step == 0 and old.epoch < session.counters.epoch + bool(session.counters.step)
     _write(session, last, state, keep_old_as=history / f"epoch-{old.epoch:04d}" if old and ended else None)
     for folder in sorted(history.glob("epoch-*"))[:-kept] if kept else []:
         remove(folder)

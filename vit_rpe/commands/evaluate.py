@@ -1,0 +1,129 @@
+"""Evaluate a checkpoint: top-1 and top-5 accuracy, calibration error, accuracy per class.
+
+The checkpoint knows its data, classes and preprocessing; other data with the same classes can be named instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--checkpoint", required=True, metavar="DIR_OR_FILE", help="run folder, or a checkpoint in it")
+    parser.add_argument(
+        "--img-size", type=int, nargs="+", metavar="N", help="image side, or height and width; default: the model's"
+    )
+    parser.add_argument("--data.name", dest="data_name", metavar="NAME", help="other data than it was trained on")
+    parser.add_argument("--data.path", dest="data_path", metavar="PATH", help="where the data lie")
+    parser.add_argument("--split", choices=("val", "train"), default="val", help="which images (default: val)")
+    parser.add_argument("--batch-size", type=int, help="images per step; default: as in training")
+    parser.add_argument("--workers", type=int, help="loader processes; default: as in training")
+    parser.add_argument("--device", choices=("auto", "cpu"), default="auto")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    parser.add_argument("--confusion", metavar="FILE", help="draw the confusion matrix into this picture")
+
+
+def image_size(words: list[int] | None) -> tuple[int, int] | None:
+    """``--img-size`` as (height, width).
+
+    Raises:
+        ValueError: not one or two positive numbers.
+    """
+    if words is None:
+        return None
+    if len(words) > 2 or min(words) < 1:
+        raise ValueError(f"--img-size takes a side, or height and width, in pixels; got {words}")
+    return (words[0], words[-1])
+
+
+def run(args: argparse.Namespace) -> None:
+    """Evaluate and print."""
+    from vit_rpe.training.checkpoint import load_checkpoint
+
+    loaded = load_checkpoint(args.checkpoint, img_size=image_size(args.img_size))
+    result, split = _evaluate(args, loaded)
+    per_class = dict(zip(loaded.class_names, result.per_class, strict=True))
+    if args.confusion:
+        from vit_rpe.training.pictures import plot_confusion
+
+        plot_confusion(result, loaded.class_names).savefig(args.confusion, dpi=150)
+    height, width = loaded.preprocessing.img_size
+    if args.json:
+        confusion = result.confusion.tolist() if len(per_class) <= 100 else None
+        print(
+            json.dumps(
+                {
+                    "checkpoint": str(loaded.folder),
+                    "img_size": [height, width],
+                    "count": result.count,
+                    "top1": result.top1,
+                    "top5": result.top5,
+                    "calibration_error": result.calibration_error,
+                    "loss": result.loss,
+                    "per_class": {name: value if value == value else None for name, value in per_class.items()},
+                    "confusion": confusion,
+                }
+            )
+        )
+        return
+    print(f"checkpoint    {loaded.folder} ({loaded.info.model_name}, epoch {loaded.info.epoch})")
+    print(f"split         {split}")
+    print(f"images        {result.count} at {height}x{width}")
+    if len(per_class) <= 100:
+        longest = max(map(len, per_class))
+        for name, accuracy in per_class.items():
+            print(f"  {name:<{longest}}  {accuracy:7.2%}")
+    print(f"loss          {result.loss:.4f}")
+    print(f"calibration error (15 bins)  {result.calibration_error:.4f}")
+    print(f"top-{min(5, len(per_class))} accuracy: {100 * result.top5:.1f} %")
+    print(
+        f"test accuracy: {100 * result.top1:.1f} %"
+        if args.split == "val"
+        else f"train accuracy: {100 * result.top1:.1f} %"
+    )
+
+
+def _evaluate(args: argparse.Namespace, loaded: Any) -> tuple[Any, str]:
+    from dataclasses import replace
+
+    import torch
+
+    from vit_rpe.data import DataConfig, build_data, eval_loader
+    from vit_rpe.training.evaluation import evaluate
+
+    config = DataConfig(**loaded.info.data)
+    given = {
+        "name": args.data_name,
+        "path": args.data_path,
+        "eval_batch_size": args.batch_size,
+        "num_workers": args.workers,
+    }
+    config = replace(config, **{key: value for key, value in given.items() if value is not None})
+    treatment = loaded.preprocessing
+    bundle = build_data(config, img_size=treatment.img_size, in_chans=treatment.in_chans, seed=0)
+    if bundle.class_names != loaded.class_names:
+        raise ValueError(
+            f"the data have the classes {_some(bundle.class_names)}, the checkpoint has {_some(loaded.class_names)}"
+        )
+    device = torch.device("cpu")
+    if args.device == "auto" and torch.accelerator.is_available():
+        device = torch.accelerator.current_accelerator()
+    samples = bundle.val if args.split == "val" else bundle.train
+    result = evaluate(
+        loaded.model.to(device),
+        eval_loader(replace(bundle, val=samples), config),
+        prepare=lambda images: treatment.normalize(images.to(device)),
+        num_classes=len(loaded.class_names),
+        device=device,
+        confusion=True,
+    )
+    return result, f"{args.split} of {bundle.split}"
+
+
+def _some(names: list[str]) -> str:
+    return f"{', '.join(names[:8])}{', ...' if len(names) > 8 else ''} ({len(names)})"
