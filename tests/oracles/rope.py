@@ -10,8 +10,9 @@ from torch import Tensor
 
 from tests.oracles._pair import Answer, Pair
 from vit_rpe.encodings import PositionEncoding
+from vit_rpe.geometry import TokenGrid
 
-CHANGES: dict = {"base": [{"base": 7.0}]}
+CHANGES: dict = {"base": [{"base": 7.0}], "reference": [{"reference": (7, 5)}]}
 AXES_HAVE_CHANNELS = True
 
 
@@ -22,16 +23,26 @@ def turned(vector: Tensor, angles: list[float]) -> Tensor:
     return torch.complex(vector[:half], vector[half:]) * turns
 
 
-def angles(position: tuple[int, ...] | None, head_dim: int, axes: int, base: float) -> list[float]:
+def refuses(options: dict, native: TokenGrid, q_grid: TokenGrid, k_grid: TokenGrid) -> bool:
+    return "reference" in options and len(options["reference"]) != len(native.size)
+
+
+def angles(
+    grid: TokenGrid, position: tuple[int, ...] | None, head_dim: int, base: float, spans: tuple[int, ...] | None
+) -> list[float]:
+    """``spans``: positions are stretched so that any grid spans this size (EVA-02, arXiv 2303.11331)."""
     if position is None:
         return [0.0] * (head_dim // 2)
-    share = head_dim // (2 * axes)
-    return [x * base ** (-t / share) for x in position for t in range(share)]
+    share = head_dim // (2 * len(position))
+    extent = grid.extent or grid.size
+    places = [x if spans is None else x * spans[a] / extent[a] for a, x in enumerate(position)]
+    return [x * base ** (-t / share) for x in places for t in range(share)]
 
 
 def answer(encoding: PositionEncoding, pair: Pair) -> Answer:
     axes, width = len(pair.q_grid.size), len(pair.q)
     base = encoding.spec.get("base") or (10000.0 if axes == 1 else 100.0)
-    q = turned(pair.q, angles(pair.q_pos, width, axes, base))
-    k = turned(pair.k, angles(pair.k_pos, width, axes, base))
+    spans = encoding.spec.get("reference")
+    q = turned(pair.q, angles(pair.q_grid, pair.q_pos, width, base, spans))
+    k = turned(pair.k, angles(pair.k_grid, pair.k_pos, width, base, spans))
     return Answer(pair.s * (q * k.conj()).real.sum())

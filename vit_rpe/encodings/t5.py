@@ -10,7 +10,6 @@ scale (T5 itself runs with scale 1). ``bidirectional=False`` puts every future k
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import floor, log
 
 import torch
@@ -45,7 +44,6 @@ def t5_bucket(offset: int, num_buckets: int, max_distance: int, bidirectional: b
     return first + min(exact + floor(share * (num_buckets - exact) + 1e-9), num_buckets - 1)
 
 
-@lru_cache(maxsize=64)
 def buckets_by_offset(num_buckets: int, max_distance: int, bidirectional: bool) -> list[int]:
     """The bucket of every offset, query minus key, from -max_distance to max_distance."""
     return [
@@ -105,6 +103,7 @@ class T5Bias(PositionEncoding):
         self.max_distance = max_distance
         self.bidirectional = bidirectional
         self.joint = joint
+        self.buckets = buckets_by_offset(num_buckets, max_distance, bidirectional)
         self.init_std = init_std
         rows = 1 if share_heads else num_heads
         if joint:
@@ -121,16 +120,14 @@ class T5Bias(PositionEncoding):
 
     def bucket_index(self, q: TokenGrid, k: TokenGrid, axis: int, device: Device = None) -> Tensor:
         """Bucket of every pair along one axis, int64 (Sq, Sk)."""
-        buckets = buckets_by_offset(self.num_buckets, self.max_distance, self.bidirectional)
         offset = clipped_index(q, k, axis, self.max_distance, device)
-        return torch.tensor(buckets, device=offset.device)[offset]
+        return torch.tensor(self.buckets, device=offset.device)[offset]
 
     def offset_buckets(self, q: TokenGrid, k: TokenGrid, axis: int, device: Device = None) -> Tensor:
         """Bucket of every offset along one axis, int64 (R,)."""
-        buckets = buckets_by_offset(self.num_buckets, self.max_distance, self.bidirectional)
         low, count = offset_range(q, k, axis)
         offset = (torch.arange(count, device=device) + low).clamp(-self.max_distance, self.max_distance)
-        return torch.tensor(buckets, device=device)[offset + self.max_distance]
+        return torch.tensor(self.buckets, device=device)[offset + self.max_distance]
 
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
         prefix = prefix_entries(self.prefix_bias, q, k)
