@@ -6,6 +6,9 @@ only. No parameters; cos and sin are built once and each q and k is turned once.
 
 Layout: the D/2 angles are those of the first axis, then of the second ...; pair (c, c + D/2) turns by angle c.
 Prefix tokens have angle 0, so a pair with one is not relative.
+
+With ``reference`` the positions of any grid are stretched to span the given size, x_a size_ref / size_a (EVA-02: A
+Visual Representation for Neon Genesis, arXiv 2303.11331, and models that follow its code).
 """
 
 from __future__ import annotations
@@ -18,11 +21,22 @@ from vit_rpe.geometry import Device, TokenGrid
 from vit_rpe.terms import PositionTerms
 
 
-def axial_angles(grid: TokenGrid, head_dim: int, base: float, device: Device = None) -> Tensor:
+def axial_angles(
+    grid: TokenGrid,
+    head_dim: int,
+    base: float,
+    device: Device = None,
+    *,
+    reference: tuple[int, ...] | None = None,
+) -> Tensor:
     """Angles of all tokens, prefix first, float32 (N, D/2)."""
     per_axis = head_dim // (2 * grid.ndim)
     frequencies = base ** (-torch.arange(per_axis, device=device, dtype=torch.float32) / per_axis)
-    angles = grid.positions(device).float()[:, :, None] * frequencies  # (P, n, D/2n)
+    positions = grid.positions(device).float()
+    if reference is not None:
+        places = zip(positions.unbind(1), grid.lattice, reference, strict=True)
+        positions = torch.stack([place / size * span for place, size, span in places], dim=1)
+    angles = positions[:, :, None] * frequencies  # (P, n, D/2n)
     return torch.nn.functional.pad(angles.flatten(1), (0, 0, grid.num_prefix, 0))
 
 
@@ -41,12 +55,21 @@ class Rope(PositionEncoding):
     Args:
         num_heads, head_dim, grid: as for every encoding.
         base: ratio of the slowest to the fastest wavelength; None = 10000 in 1-D, 100 otherwise.
+        reference: stretch the positions of every grid to span this size, one entry per axis; None = leave them.
 
     Raises:
-        ValueError: ``head_dim`` does not split into pairs for every axis, or ``base`` is not positive.
+        ValueError: ``head_dim`` does not split into pairs for every axis, ``base`` or ``reference`` is not positive.
     """
 
-    def __init__(self, num_heads: int, head_dim: int, grid: TokenGrid, *, base: float | None = None) -> None:
+    def __init__(
+        self,
+        num_heads: int,
+        head_dim: int,
+        grid: TokenGrid,
+        *,
+        base: float | None = None,
+        reference: tuple[int, ...] | None = None,
+    ) -> None:
         super().__init__(num_heads, head_dim, grid)
         if head_dim % (2 * grid.ndim) != 0:
             raise ValueError(
@@ -57,12 +80,15 @@ class Rope(PositionEncoding):
             base = 10000.0 if grid.ndim == 1 else 100.0
         if not base > 0:
             raise ValueError(f"base must be positive, got {base!r}")
+        if reference is not None and (len(reference) != grid.ndim or min(reference) < 1):
+            raise ValueError(f"reference={reference!r} needs one positive size per axis of the grid {grid.size}")
         self.base = base
+        self.reference = reference
 
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
-        angles_q = axial_angles(q, self.head_dim, self.base, device)
+        angles_q = axial_angles(q, self.head_dim, self.base, device, reference=self.reference)
         rotate_q = (angles_q.cos(), angles_q.sin())
         if q == k:
             return PositionTerms(rotate_q=rotate_q, rotate_k=rotate_q)
-        angles_k = axial_angles(k, self.head_dim, self.base, device)
+        angles_k = axial_angles(k, self.head_dim, self.base, device, reference=self.reference)
         return PositionTerms(rotate_q=rotate_q, rotate_k=(angles_k.cos(), angles_k.sin()))

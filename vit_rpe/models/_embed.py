@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from vit_rpe.absolute import resample_embedding, sincos_embedding
 from vit_rpe.geometry import TokenGrid
+from vit_rpe.models._remember import remember_input_size
 
 if TYPE_CHECKING:
     from vit_rpe.models.vit import VisionTransformer
@@ -21,7 +22,10 @@ def embed_images(model: VisionTransformer, images: Tensor) -> tuple[Tensor, Toke
         tokens (B, N, C), the grid they lie on, and which of its tokens patch dropout kept, int64 (B, M); None: all.
     """
     x = model.patch_embed(images)
-    grid = TokenGrid((x.shape[1], x.shape[2]), num_prefix=model.num_prefix_tokens)
+    # without dynamic_img_size the patch embedding refuses any other size: constants, also for tracers
+    grid = model.grid
+    if model.dynamic_img_size:
+        grid = TokenGrid((x.shape[1], x.shape[2]), num_prefix=model.num_prefix_tokens)
     x = x.flatten(1, 2)
     if model.pos_embed_type == "sincos":
         x = x + sincos_embedding(grid, model.embed_dim, device=x.device).to(x.dtype)
@@ -51,6 +55,7 @@ def resize_model(
     """Make another resolution the native one: resample embeddings and tables, replacing the parameters."""
     before = tuple(model.patch_embed.grid_size)
     model.patch_embed.set_input_size(img_size=img_size, patch_size=patch_size)
+    remember_input_size(model, tuple(model.patch_embed.img_size), patch_size=patch_size)
     if model.pos_embed is not None:
         resampled = resample_embedding(
             model.pos_embed.detach(), before, model.patch_embed.grid_size, num_prefix=embedded_prefix(model)

@@ -44,7 +44,7 @@ def collect_intermediates(
     """
     if output_fmt not in ("NCHW", "NLC"):
         raise ValueError(f"output_fmt must be 'NCHW' or 'NLC', got {output_fmt!r}")
-    take, last = feature_take_indices(len(model.blocks), indices)
+    take, last = feature_take_indices(len(model.blocks), list(indices) if isinstance(indices, tuple) else indices)
     x, grid, keep = model.embed(x)
     if keep is not None and output_fmt == "NCHW":
         raise ValueError("patch dropout is active and leaves no full feature map: use eval() or output_fmt='NLC'")

@@ -12,17 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import torch
-from timm.layers import (
-    AttentionPoolLatent,
-    LayerNorm,
-    Mlp,
-    PatchDropoutWithIndices,
-    PatchEmbed,
-    calculate_drop_path_rates,
-    get_act_layer,
-    get_norm_layer,
-    global_pool_nlc,
-)
+from timm.layers import PatchDropoutWithIndices, PatchEmbed, calculate_drop_path_rates
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -30,16 +20,16 @@ from vit_rpe.absolute import CHOICES as POS_EMBED_CHOICES
 from vit_rpe.absolute import sincos_embedding
 from vit_rpe.encodings import Spec, create_position, resized_position
 from vit_rpe.geometry import Device, TokenGrid
-from vit_rpe.layers import Block
+from vit_rpe.layers import Block, RelativeMultiheadAttention
 from vit_rpe.models._checks import check_divides, check_pool
 from vit_rpe.models._embed import embed_images, resize_model
+from vit_rpe.models._factories import LayerType, act_factory, mlp_factory, norm_factory
+from vit_rpe.models._head import build_head, pool_tokens, reset_head
 from vit_rpe.models._intermediates import collect_intermediates, prune_blocks
 from vit_rpe.models._position import mask_terms, split_by_lifetime
 from vit_rpe.models._weights import draw_weights, undecayed
 from vit_rpe.suggest import unknown_name
 from vit_rpe.terms import PositionTerms, combine
-
-LayerType = str | Callable[..., nn.Module] | None
 
 
 class VisionTransformer(nn.Module):
@@ -65,11 +55,17 @@ class VisionTransformer(nn.Module):
         dynamic_img_size, dynamic_img_pad: accept any size per forward; pad to whole patches.
         drop_rate, pos_drop_rate, patch_drop_rate, proj_drop_rate, attn_drop_rate, drop_path_rate: regularisation.
         weight_init: as in timm, ``""``, ``"jax"``, ``"jax_nlhb"``, ``"moco"``, ``"reset"`` or ``"skip"``.
-        norm_layer, act_layer, mlp_layer, embed_layer: factories or timm names.
+        norm_layer, act_layer, mlp_layer, embed_layer: factories or names (``mlp_layer``: ``"mlp"``, ``"swiglu"``,
+            ``"swiglu_packed"``); norm_eps: of every norm, None for the layer's own.
 
     Raises:
         ValueError: sizes that do not divide, unknown names, token pooling without a class token.
     """
+
+    norm: nn.Module
+    attn_pool: nn.Module | None
+    fc_norm: nn.Module
+    head: nn.Module
 
     def __init__(
         self,
@@ -113,8 +109,9 @@ class VisionTransformer(nn.Module):
         drop_path_rate: float = 0.0,
         weight_init: str = "",
         norm_layer: LayerType = None,
+        norm_eps: float | None = None,
         act_layer: LayerType = None,
-        mlp_layer: Callable[..., nn.Module] = Mlp,
+        mlp_layer: str | Callable[..., nn.Module] = "mlp",
         embed_layer: Callable[..., Any] = PatchEmbed,
         device: Device = None,
         dtype: torch.dtype | None = None,
@@ -125,8 +122,7 @@ class VisionTransformer(nn.Module):
         check_pool(global_pool, class_token)
         if pos_embed not in POS_EMBED_CHOICES:
             raise unknown_name("pos_embed", pos_embed, POS_EMBED_CHOICES)
-        norm = get_norm_layer(norm_layer) or LayerNorm
-        act = get_act_layer(act_layer) or nn.GELU
+        norm, act = norm_factory(norm_layer, norm_eps), act_factory(act_layer)
 
         self.num_classes = num_classes
         self.in_chans = in_chans
@@ -173,7 +169,7 @@ class VisionTransformer(nn.Module):
 
         once, layerwise = split_by_lifetime(rpe, grid, shared=rpe_shared, num_heads=num_heads, dim=embed_dim)
         self.rpe = create_position(once, num_heads, embed_dim // num_heads, grid, **factory)
-        rates = calculate_drop_path_rates(drop_path_rate, depth)
+        rates: Any = calculate_drop_path_rates(drop_path_rate, depth)
         self.blocks = nn.ModuleList(
             Block(
                 embed_dim,
@@ -197,7 +193,7 @@ class VisionTransformer(nn.Module):
                 proj_bias=proj_bias,
                 norm_layer=norm,
                 act_layer=act,
-                mlp_layer=mlp_layer,
+                mlp_layer=mlp_factory(mlp_layer),
                 scale_mlp_norm=scale_mlp_norm,
                 **factory,
             )
@@ -207,18 +203,18 @@ class VisionTransformer(nn.Module):
         self.feature_info = [
             {"module": f"blocks.{index}", "num_chs": embed_dim, "reduction": reduction} for index in range(depth)
         ]
-        use_fc_norm = global_pool in ("avg", "avgmax", "max") if fc_norm is None else fc_norm
-        self.norm = norm(embed_dim, **factory) if final_norm and not use_fc_norm else nn.Identity()
-        self.attn_pool = (
-            AttentionPoolLatent(
-                embed_dim, num_heads=num_heads, mlp_ratio=mlp_ratio, norm_layer=norm, act_layer=act, **factory
-            )
-            if global_pool == "map"
-            else None
+        build_head(
+            self,
+            global_pool,
+            final_norm=final_norm,
+            fc_norm=fc_norm,
+            num_heads=num_heads,
+            mlp_ratio=mlp_ratio,
+            norm_layer=norm,
+            act_layer=act,
+            factory=factory,
         )
-        self.fc_norm = norm(embed_dim, **factory) if final_norm and use_fc_norm else nn.Identity()
         self.head_drop = nn.Dropout(drop_rate)
-        self.head = nn.Linear(embed_dim, num_classes, **factory) if num_classes > 0 else nn.Identity()
         if weight_init != "skip":
             self.init_weights(needs_reset=False)
 
@@ -226,6 +222,10 @@ class VisionTransformer(nn.Module):
     def grid(self) -> TokenGrid:
         """The native token grid."""
         return TokenGrid(tuple(self.patch_embed.grid_size), num_prefix=self.num_prefix_tokens)
+
+    def attentions(self) -> list[RelativeMultiheadAttention]:
+        """The attention of every block, in order."""
+        return [module for module in self.modules() if isinstance(module, RelativeMultiheadAttention)]
 
     def init_weights(self, mode: str = "", needs_reset: bool = True) -> None:
         """Draw all weights anew, as timm does; encodings by their own rules."""
@@ -259,21 +259,7 @@ class VisionTransformer(nn.Module):
         Raises:
             ValueError: token pooling without a class token, or adding attention pooling.
         """
-        if global_pool is not None:
-            check_pool(global_pool, self.has_class_token)
-            if global_pool == "map" and self.attn_pool is None:
-                raise ValueError("attention pooling has weights and cannot be added by reset_classifier")
-            if global_pool != "map":
-                self.attn_pool = None
-            self.global_pool = global_pool
-        self.num_classes = num_classes
-        weight = self.patch_embed.proj.weight
-        self.head = (
-            nn.Linear(self.embed_dim, num_classes, device=weight.device, dtype=weight.dtype)
-            if num_classes > 0
-            else nn.Identity()
-        )
-        self.head.train(self.training)
+        reset_head(self, num_classes, global_pool)
 
     def set_input_size(
         self,
@@ -292,8 +278,8 @@ class VisionTransformer(nn.Module):
         resize_model(self, img_size, patch_size)
         if self.rpe is not None:
             self.rpe = resized_position(self.rpe, self.grid)
-        for block in self.blocks:
-            block.attn.set_grid(self.grid)
+        for attention in self.attentions():
+            attention.set_grid(self.grid)
 
     def embed(self, images: Tensor) -> tuple[Tensor, TokenGrid, Tensor | None]:
         """Tokens (B, N, C), the grid they lie on, and which tokens patch dropout kept (None: all)."""
@@ -330,14 +316,7 @@ class VisionTransformer(nn.Module):
 
     def pool(self, x: Tensor, pool_type: str | None = None) -> Tensor:
         """Tokens (B, N, C) to one vector (B, C), or to themselves for ``""``."""
-        if self.attn_pool is not None:
-            return self.attn_pool(x if self.pool_include_prefix else x[:, self.num_prefix_tokens :])
-        return global_pool_nlc(
-            x,
-            pool_type=self.global_pool if pool_type is None else pool_type,
-            num_prefix_tokens=self.num_prefix_tokens,
-            reduce_include_prefix=self.pool_include_prefix,
-        )
+        return pool_tokens(self, x, pool_type)
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
         """Pool, normalise, classify; ``pre_logits`` stops before the classifier."""

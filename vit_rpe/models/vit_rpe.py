@@ -1,19 +1,23 @@
 """timm entry points: ``vit_rpe_{size}_patch{p}_{img}`` and ``vit_rpe_{size}_patch{p}_{encoding}_{img}``.
 
-Registered from the two tables below, so that every name follows one rule. timm groups models by the last part of this
-module's name: ``timm.list_models(module="vit_rpe")``.
+Registered from the two tables below, so that every name follows one rule; beside them stand the public architectures of
+timm (``convert/public.py``), and ``vit_rpe_custom``, which is nothing but its arguments. timm groups models by the last
+part of this module's name: ``timm.list_models(module="vit_rpe")``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
 
 from vit_rpe.encodings import list_encodings, parse_specs
-from vit_rpe.models.convert import checkpoint_filter
+from vit_rpe.models.convert import Description, checkpoint_filter, public_description, public_name
+from vit_rpe.models.convert.from_timm import ANY_ARCHITECTURE
+from vit_rpe.models.convert.public import public_cfgs
 from vit_rpe.models.vit import VisionTransformer
 
 SIZES: dict[str, dict[str, int]] = {
@@ -61,19 +65,27 @@ def _default_cfg(img_size: int) -> dict[str, Any]:
     }
 
 
-def _create(variant: str, pretrained: bool, **kwargs: Any) -> VisionTransformer:
+def _create(variant: str, pretrained: bool, source: Description | None = None, **kwargs: Any) -> VisionTransformer:
     out_indices = kwargs.pop("out_indices", 3)
-    return build_model_with_cfg(
-        VisionTransformer,
-        variant,
-        pretrained,
-        pretrained_filter_fn=checkpoint_filter,
-        feature_cfg={"out_indices": out_indices, "feature_cls": "getter"},
-        **kwargs,
-    )
+    try:
+        return build_model_with_cfg(
+            VisionTransformer,
+            variant,
+            pretrained,
+            pretrained_filter_fn=partial(checkpoint_filter, source=source),
+            feature_cfg={"out_indices": out_indices, "feature_cls": "getter"},
+            **kwargs,
+        )
+    except OSError as error:  # what the hub's client raises for a missing file and a missing connection alike
+        if not pretrained:
+            raise
+        raise RuntimeError(
+            f"cannot get the weights of {variant}: they lie on the hub and there is no copy in the local cache; check "
+            f"the connection, or give a file with pretrained_cfg_overlay={{'file': PATH}} ({error})"
+        ) from error
 
 
-def _entry_point(name: str, size: str, patch: int, encoding: str | None) -> Callable[..., VisionTransformer]:
+def _own(name: str, size: str, patch: int, encoding: str | None) -> Callable[..., VisionTransformer]:
     def create(pretrained: bool = False, **kwargs: Any) -> VisionTransformer:
         if encoding is not None:
             given = [spec["name"] for spec in parse_specs(kwargs.setdefault("rpe", encoding))] or ["none"]
@@ -82,24 +94,50 @@ def _entry_point(name: str, size: str, patch: int, encoding: str | None) -> Call
                     f"{name} is the variant with rpe={encoding!r}, got rpe={kwargs['rpe']!r}: "
                     f"create {name.replace(f'_{encoding}', '')!r} for another encoding"
                 )
-        return _create(name, pretrained, **dict(patch_size=patch, **SIZES[size], **kwargs))
+        return _create(name, pretrained, **{"patch_size": patch, **SIZES[size], **kwargs})
 
-    create.__name__ = create.__qualname__ = name
     create.__doc__ = f"ViT {size}, patch {patch}, relative position {encoding or 'bias (or any rpe=...)'}."
     return create
 
 
-def _shape_names() -> dict[str, tuple[str, int, int, str | None]]:
-    names: dict[str, tuple[str, int, int, str | None]] = {}
+def _public(name: str, of_timm: str) -> Callable[..., VisionTransformer]:
+    def create(pretrained: bool = False, **kwargs: Any) -> VisionTransformer:
+        source = public_description(of_timm)
+        args = {key: value for key, value in source.args.items() if key not in ("in_chans", "num_classes")}
+        if not args["dynamic_img_size"]:
+            args.pop("img_size")  # a tag may have another one than its architecture; its configuration says so
+        return _create(name, pretrained, source, **{**args, **kwargs})
+
+    create.__doc__ = f"{of_timm} of timm, its arguments and its public files."
+    return create
+
+
+def _custom(pretrained: bool = False, **kwargs: Any) -> VisionTransformer:
+    """A vision transformer that is nothing but its arguments; what :func:`vit_rpe.from_timm` builds from."""
+    return _create(ANY_ARCHITECTURE, pretrained, **kwargs)
+
+
+def _collect() -> tuple[dict[str, Callable[..., VisionTransformer]], dict[str, Any]]:
+    """All entry points by name, and the configuration of every ``name.tag``."""
+    functions: dict[str, Callable[..., VisionTransformer]] = {ANY_ARCHITECTURE: _custom}
+    cfgs: dict[str, Any] = {ANY_ARCHITECTURE: _default_cfg(224)}
     for (size, patch, img_size), with_variants in SHAPES.items():
-        names[f"vit_rpe_{size}_patch{patch}_{img_size}"] = (size, patch, img_size, None)
-        for encoding in list_encodings() if with_variants else []:
-            names[f"vit_rpe_{size}_patch{patch}_{encoding}_{img_size}"] = (size, patch, img_size, encoding)
-    return names
+        for encoding in [None, *(list_encodings() if with_variants else [])]:
+            infix = "" if encoding is None else f"_{encoding}"
+            name = f"vit_rpe_{size}_patch{patch}{infix}_{img_size}"
+            functions[name] = _own(name, size, patch, encoding)
+            cfgs[name] = _default_cfg(img_size)
+    for of_timm, tag, cfg in public_cfgs():
+        name = public_name(of_timm)
+        functions.setdefault(name, _public(name, of_timm))
+        kept = {key: value for key, value in cfg.items() if key not in ("url", "architecture", "tag")}
+        cfgs[f"{name}.{tag}" if tag else name] = {**kept, "custom_load": False}
+    return functions, cfgs
 
 
-_NAMES = _shape_names()
-default_cfgs = generate_default_cfgs({name: _default_cfg(shape[2]) for name, shape in _NAMES.items()})
+_FUNCTIONS, _CFGS = _collect()
+default_cfgs = generate_default_cfgs(_CFGS)
 __all__ = ["SHAPES", "SIZES"]
-for _name, (_size, _patch, _img, _encoding) in _NAMES.items():
-    globals()[_name] = register_model(_entry_point(_name, _size, _patch, _encoding))
+for _name, _function in _FUNCTIONS.items():
+    _function.__name__ = _function.__qualname__ = _name
+    globals()[_name] = register_model(_function)

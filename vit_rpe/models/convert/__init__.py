@@ -1,0 +1,16 @@
+"""Weights and models of timm, made to fit ours."""
+
+from vit_rpe.models.convert.describe import Description, describe
+from vit_rpe.models.convert.from_timm import from_timm
+from vit_rpe.models.convert.load import checkpoint_filter
+from vit_rpe.models.convert.public import PUBLIC, public_description, public_name
+
+__all__ = [
+    "PUBLIC",
+    "Description",
+    "checkpoint_filter",
+    "describe",
+    "from_timm",
+    "public_description",
+    "public_name",
+]

@@ -1,0 +1,79 @@
+"""A timm model, or one of timm's names, as one of ours: ``vit_rpe.from_timm``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import timm
+from timm.models import split_model_name_tag
+from torch import nn
+
+from vit_rpe.encodings import Spec
+from vit_rpe.models.convert.describe import describe
+from vit_rpe.models.convert.load import fit_patches, head_count
+from vit_rpe.models.convert.placing import place
+from vit_rpe.models.convert.public import PUBLIC, public_name
+from vit_rpe.models.convert.weights import rename
+from vit_rpe.suggest import closest
+
+ANY_ARCHITECTURE = "vit_rpe_custom"
+
+
+def from_timm(
+    model: nn.Module | str,
+    rpe: Spec | Sequence[Spec] | None = None,
+    *,
+    pretrained: bool = True,
+    **kwargs: Any,
+) -> nn.Module:
+    """A model of ours with the function and the weights of timm's.
+
+    Args:
+        model: a timm model, or the name of one with or without tag (``"vit_small_patch16_224.augreg_in1k"``).
+        rpe: None keeps the encoding the model has. Another one replaces it; encodings that only add to the logits
+            start at zero, so that beside no other change the function is the same at first; others warn.
+        pretrained: load the public weights of a name; a model brings its own weights.
+        kwargs: further arguments of :class:`vit_rpe.VisionTransformer`, such as ``img_size`` or ``rpe_shared``.
+
+    Returns:
+        A :class:`vit_rpe.VisionTransformer`; in training or evaluation mode as the model was.
+
+    Raises:
+        ValueError: an unknown name, or a model with a part that ours does not have; the message says which.
+    """
+    if isinstance(model, str):
+        name, tag = split_model_name_tag(model)
+        if not timm.is_model(name):
+            hint = closest(name, timm.list_models("*vit*") + timm.list_models("*beit*") + timm.list_models("deit*"))
+            raise ValueError(f"timm has no model named {name!r}{hint}")
+        if name in PUBLIC:
+            full = f"{public_name(name)}.{tag}" if tag else public_name(name)
+            return timm.create_model(full, pretrained=pretrained, rpe=rpe, **kwargs)
+        describe(timm.create_model(name, device="meta"))  # refuse before anything is downloaded
+        model = timm.create_model(model, pretrained=pretrained)
+    return _convert(model, rpe, kwargs)
+
+
+def _convert(model: Any, rpe: Spec | Sequence[Spec] | None, kwargs: dict[str, Any]) -> nn.Module:
+    found = describe(model)
+    cfg = {**getattr(model, "pretrained_cfg", {})}
+    name = cfg.get("architecture") or ""
+    host = public_name(name) if name in PUBLIC else ANY_ARCHITECTURE
+    args = {**found.args, **({} if rpe is None else {"rpe": rpe}), **kwargs}
+    reference = model.patch_embed.proj.weight
+    args.setdefault("device", reference.device)
+    args.setdefault("dtype", reference.dtype)
+    for key in ("url", "hf_hub_id", "file", "tag", "custom_load"):
+        cfg.pop(key, None)
+    ours: Any = timm.create_model(host, pretrained_cfg={**cfg, "architecture": host}, **args)
+    heads = head_count(ours)
+    if heads != found.args["num_heads"]:
+        raise ValueError(f"the weights have {found.args['num_heads']} heads, the model {heads}")
+    weights = rename(model.state_dict(), heads, found.layout)
+    grid = tuple(model.patch_embed.grid_size)
+    state = fit_patches(place(weights, ours, grid, trained_with=found.trained_with), ours)
+    if ours.num_classes != model.num_classes:
+        state.update({key: value for key, value in ours.state_dict().items() if key.startswith("head.")})
+    ours.load_state_dict(state)
+    return ours.train(model.training)

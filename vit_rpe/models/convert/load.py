@@ -1,0 +1,72 @@
+"""The filter that timm calls on the weights of a file before it loads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from timm.layers import resample_patch_embed
+from torch import Tensor
+
+from vit_rpe.models.convert.describe import Description
+from vit_rpe.models.convert.placing import Grid, encodings_inside, place
+from vit_rpe.models.convert.positions import Layout
+from vit_rpe.models.convert.weights import is_foreign, rename, unwrap
+
+if TYPE_CHECKING:
+    from vit_rpe.models.vit import VisionTransformer
+
+
+def checkpoint_filter(
+    state_dict: Mapping[str, object], model: VisionTransformer, *, source: Description | None = None
+) -> dict[str, Tensor]:
+    """The weights of a file of timm's or ours, for ``model``.
+
+    Args:
+        state_dict: as read from the file.
+        source: the public architecture the file belongs to, for files of timm's; None for our own.
+
+    Raises:
+        ValueError: another number of heads, a rotary file whose layout is unknown, a table or embedding whose grid is
+            neither stored nor given.
+    """
+    state = unwrap(state_dict)
+    foreign = is_foreign(state)
+    if foreign and source is None and any("rotate_q" in part.card.adds for _, _, part in encodings_inside(model)):
+        raise ValueError(
+            "these weights are laid out as timm lays them out, and the order of their rotary channels is not stored: "
+            "load them through the entry point of their architecture, or with vit_rpe.from_timm"
+        )
+    heads = head_count(model)
+    if source is not None and source.args["num_heads"] != heads:
+        raise ValueError(f"the weights have {source.args['num_heads']} heads, the model {heads}")
+    layout = source.layout if source is not None and foreign else Layout()
+    trained_with = None if source is None or not foreign else source.trained_with
+    weights = rename(state, heads, layout)
+    return fit_patches(place(weights, model, stored_grid(model, state), trained_with=trained_with), model)
+
+
+def head_count(model: Any) -> int:
+    """Attention heads of every block."""
+    return int(model.blocks[0].attn.num_heads)
+
+
+def stored_grid(model: VisionTransformer, state: Mapping[str, Tensor]) -> Grid | None:
+    """The token grid a file was trained on, from the configuration stored with it and its patch kernel."""
+    kernel = state.get("patch_embed.proj.weight")
+    size = getattr(model, "pretrained_model_args", {}).get("img_size")
+    if size is None:
+        size = (getattr(model, "pretrained_cfg", {}).get("input_size") or (3,))[1:]
+    if kernel is None or kernel.ndim != 4 or not size:
+        return None
+    height, width = (size, size) if isinstance(size, int) else size
+    return height // kernel.shape[-2], width // kernel.shape[-1]
+
+
+def fit_patches(state: dict[str, Tensor], model: VisionTransformer) -> dict[str, Tensor]:
+    """Resample the patch kernel where the model has another patch size."""
+    kernel = state.get("patch_embed.proj.weight")
+    size = list(model.patch_embed.proj.weight.shape[-2:])
+    if kernel is None or kernel.ndim != 4 or list(kernel.shape[-2:]) == size:
+        return state
+    return {**state, "patch_embed.proj.weight": resample_patch_embed(kernel, size)}
