@@ -1,4 +1,5 @@
-"""Evaluate a checkpoint: top-1 and top-5 accuracy, calibration error, accuracy per class.
+"""Evaluate a checkpoint: top-1 and top-5 accuracy, calibration error, accuracy per class; bits per character of a
+language model.
 
 The checkpoint knows its data, classes and preprocessing; other data with the same classes can be named instead.
 """
@@ -43,7 +44,9 @@ def image_size(words: list[int] | None) -> tuple[int, int] | None:
 
 def run(args: argparse.Namespace) -> None:
     """Evaluate and print."""
+    from vit_rpe.data import Preprocessing
     from vit_rpe.training.checkpoint import load_checkpoint
+    from vit_rpe.training.task import task_of
 
     loaded = load_checkpoint(args.checkpoint, img_size=image_size(args.img_size))
     result, split = _evaluate(args, loaded)
@@ -52,19 +55,23 @@ def run(args: argparse.Namespace) -> None:
         from vit_rpe.training.pictures import plot_confusion
 
         plot_confusion(result, loaded.class_names).savefig(args.confusion, dpi=150)
-    height, width = loaded.preprocessing.img_size
+    task, treatment = task_of(loaded.treatment), loaded.treatment
+    size = treatment.img_size if isinstance(treatment, Preprocessing) else (treatment.length,)
+    more = task.more(result)
+    show_classes = len(per_class) <= 100 and not more
     if args.json:
-        confusion = result.confusion.tolist() if len(per_class) <= 100 else None
+        confusion = result.confusion.tolist() if show_classes else None
         print(
             json.dumps(
                 {
                     "checkpoint": str(loaded.folder),
-                    "img_size": [height, width],
+                    "img_size" if len(size) == 2 else "length": list(size) if len(size) == 2 else size[0],
                     "count": result.count,
                     "top1": result.top1,
                     "top5": result.top5,
                     "calibration_error": result.calibration_error,
                     "loss": result.loss,
+                    **more,
                     "per_class": {name: value if value == value else None for name, value in per_class.items()},
                     "confusion": confusion,
                 }
@@ -73,19 +80,16 @@ def run(args: argparse.Namespace) -> None:
         return
     print(f"checkpoint    {loaded.folder} ({loaded.info.model_name}, epoch {loaded.info.epoch})")
     print(f"split         {split}")
-    print(f"images        {result.count} at {height}x{width}")
-    if len(per_class) <= 100:
+    print(f"{task.unit:<13} {result.count} at {'x'.join(map(str, size))}")
+    if show_classes:
         longest = max(map(len, per_class))
         for name, accuracy in per_class.items():
             print(f"  {name:<{longest}}  {accuracy:7.2%}")
     print(f"loss          {result.loss:.4f}")
     print(f"calibration error (15 bins)  {result.calibration_error:.4f}")
     print(f"top-{min(5, len(per_class))} accuracy: {100 * result.top5:.1f} %")
-    print(
-        f"test accuracy: {100 * result.top1:.1f} %"
-        if args.split == "val"
-        else f"train accuracy: {100 * result.top1:.1f} %"
-    )
+    words = task.words(task.score(result))
+    print(words if args.split == "val" else words.replace("test", "train", 1))
 
 
 def _evaluate(args: argparse.Namespace, loaded: Any) -> tuple[Any, str]:
@@ -93,7 +97,7 @@ def _evaluate(args: argparse.Namespace, loaded: Any) -> tuple[Any, str]:
 
     import torch
 
-    from vit_rpe.data import DataConfig, build_data, eval_loader
+    from vit_rpe.data import DataConfig, eval_loader, rebuild_data
     from vit_rpe.training.evaluation import evaluate
 
     config = DataConfig(**loaded.info.data)
@@ -104,8 +108,8 @@ def _evaluate(args: argparse.Namespace, loaded: Any) -> tuple[Any, str]:
         "num_workers": args.workers,
     }
     config = replace(config, **{key: value for key, value in given.items() if value is not None})
-    treatment = loaded.preprocessing
-    bundle = build_data(config, img_size=treatment.img_size, in_chans=treatment.in_chans, seed=0)
+    treatment = loaded.treatment
+    bundle = rebuild_data(config, treatment)
     if bundle.class_names != loaded.class_names:
         raise ValueError(
             f"the data have the classes {_some(bundle.class_names)}, the checkpoint has {_some(loaded.class_names)}"

@@ -171,7 +171,8 @@ def _check_kind(config: DataConfig) -> None:
     foreign = _OF_IMAGES if config.name in TEXT_NAMES else _OF_TEXT
     for field in fields(config):
         given = getattr(config, field.name)
-        if field.name in foreign and given != field.default:
+        same = (tuple(given) if isinstance(given, list) else given) == field.default  # JSON knows lists only
+        if field.name in foreign and not same:
             raise ValueError(f"data.{field.name}={given!r} means nothing for data.name={config.name}: leave it out")
     for key, least in (("length", 1), ("characters", 2), ("windows", 1), ("val_characters", 1)):
         given = getattr(config, key)

@@ -178,7 +178,7 @@ def _row(session: Session, result: Evaluation, *, rate: float, speed: float, sec
         "test_loss": result.loss,
         "test_accuracy": result.top1,
         "test_top5": result.top5,
-        **session.task.columns(result),
+        **{f"test_{name}": value for name, value in session.task.more(result).items()},
         f"{session.task.unit}_per_second": round(speed, 1),
         "seconds": round(seconds, 3),
     }
@@ -238,7 +238,7 @@ def _finish_epoch(session: Session, row: dict[str, float], score: float) -> None
 
 def _report(session: Session, display: Display, row: dict[str, float], result: Evaluation) -> None:
     unit = session.task.unit
-    more = "".join(f"  {name} {value:.3f}" for name, value in session.task.columns(result).items())
+    more = "".join(f"  {name} {value:.3f}" for name, value in session.task.more(result).items())
     display.say(
         f"epoch {session.counters.epoch:3d}/{session.config.train.epochs}  loss {row['train_loss']:.4f}"
         f"  train {row['train_accuracy']:7.2%}  test {row['test_accuracy']:7.2%}{more}  lr {row['lr']:.2e}"

@@ -18,13 +18,13 @@ __all__ = ["Task", "task_of"]
 @dataclass(frozen=True)
 class Task:
     """``unit``: what is counted, one label each; ``score``: of a result, higher is better; ``words``: a score for
-    people; ``columns``: what a result adds to a row of ``metrics.csv``.
+    people; ``more``: numbers a result has beside loss and accuracy, by name.
     """
 
     unit: str
     score: Callable[[Evaluation], float]
     words: Callable[[float], str]
-    columns: Callable[[Evaluation], dict[str, float]]
+    more: Callable[[Evaluation], dict[str, float]]
 
 
 def _accuracy_words(score: float) -> str:
@@ -38,7 +38,7 @@ def _bits_words(score: float) -> str:
 IMAGES = Task("images", lambda result: result.top1, _accuracy_words, lambda result: {})
 PASSAGES = Task("passages", lambda result: result.top1, _accuracy_words, lambda result: {})
 LANGUAGE = Task(
-    "characters", lambda result: -result.bits, _bits_words, lambda result: {"test_bits_per_character": result.bits}
+    "characters", lambda result: -result.bits, _bits_words, lambda result: {"bits_per_character": result.bits}
 )
 
 
