@@ -12,7 +12,7 @@ piecewise index (eq. 18) with alpha : beta : gamma = 1 : 2 : 8 times ``ratio`` i
 
 ``product``: b = (g(dh), g(dw)); ``cross``: two tables, g(dh) and g(dw), summed; ``euclidean``: g(round(norm(delta)));
 ``quantization``: g(dh^2 + dw^2) as in the released code. Every pair with a prefix token has one bucket more.
-Cost: one product with the buckets (50 by default) and a gather.
+Cost: buckets of the distinct offsets, one product with their vectors (50 by default) and a gather.
 
 Differs from the released code: all three sides are indexed by query minus key (files of side "q" are key minus query),
 ``euclidean`` and ``quantization`` hold the half of the rows that can occur (row r here is row beta + r there), and a
@@ -28,9 +28,10 @@ import torch
 from torch import Tensor, nn
 
 from vit_rpe.encodings._base import Card, PositionEncoding, at_least_float32, check_choice, register
-from vit_rpe.encodings._relative import prefix_entries
-from vit_rpe.geometry import Device, TokenGrid, axis_offsets, expand_axis
+from vit_rpe.encodings._relative import distinct_offsets, prefix_entries
+from vit_rpe.geometry import Device, TokenGrid, axis_offsets
 from vit_rpe.terms import AxisBias, PositionTerms, RelativeVectors, pad_prefix
+from vit_rpe.toeplitz import spread
 
 METHODS = ("product", "cross", "euclidean", "quantization")
 MODES = ("contextual", "bias")
@@ -68,7 +69,7 @@ def count_reached(values: Tensor, starts: list[int]) -> Tensor:
     "irpe",
     Card(
         paper="Rethinking and Improving Relative Position Encoding for Vision Transformer, arXiv 2107.14222",
-        adds=("bias", "axis_bias", "prefix_bias", "on_query", "on_key", "on_value"),
+        adds=("offset_bias", "axis_bias", "prefix_bias", "on_query", "on_key", "on_value"),
         elsewhere="the outermost bucket, which is open-ended",
         axes=(2,),
         decodes=False,
@@ -137,12 +138,13 @@ class IRPE(PositionEncoding):
         device = next(iter(tables.values())).device
         if self.method == "cross":
             return self._cross(q, k, tables, device)
-        joint = self._joint_bucket(q, k, device)  # (Pq, Pk)
+        bucket = self._joint_bucket(q, k, device)  # (R_h, R_w)
         if self.mode == "bias":
-            bias = tables["table"].index_select(1, joint.flatten()).unflatten(1, joint.shape)
+            table = tables["table"].index_select(1, bucket.flatten()).unflatten(1, bucket.shape)
             prefix = prefix_entries(self._prefix_entries(tables["table"]), q, k)
-            return PositionTerms(bias=pad_prefix(bias, q, k), prefix_bias=prefix, grids=(q, k))
-        index = pad_prefix(joint, q, k, value=self.buckets if self.has_prefix_bucket else -1)
+            return PositionTerms(offset_bias=(table,), prefix_bias=prefix, grids=(q, k))
+        of_prefix = self.buckets if self.has_prefix_bucket else -1
+        index = pad_prefix(spread(bucket[None], q, k)[0], q, k, value=of_prefix)
         return _on_sides({side: (RelativeVectors(tables[f"table_{side}"][None], index),) for side in self.on}, q, k)
 
     def _names(self) -> list[str]:
@@ -151,7 +153,7 @@ class IRPE(PositionEncoding):
 
     def _cross(self, q: TokenGrid, k: TokenGrid, tables: dict[str, Tensor], device: Device) -> PositionTerms:
         """Rows and columns apart, each a part of its axis; what pairs with a prefix token have is dense."""
-        levels = [self._level(q, k, axis, device) for axis in range(2)]
+        levels = [self._level(axis_offsets(q, k, axis, device)) for axis in range(2)]
         if self.mode == "bias":
             rows, columns = tables["table_h"], tables["table_w"]
             biases = tuple(
@@ -174,23 +176,19 @@ class IRPE(PositionEncoding):
         """The last bucket of (H, buckets + 1) in the layout of a learned prefix, (H, 3); None without that bucket."""
         return table[:, -1:].expand(-1, 3) if self.has_prefix_bucket else None
 
-    def _level(self, q: TokenGrid, k: TokenGrid, axis: int, device: Device) -> Tensor:
-        """g(delta) along one axis, counted from 0, int64 (Sq, Sk)."""
-        delta = axis_offsets(q, k, axis, device)
+    def _level(self, delta: Tensor) -> Tensor:
+        """g(delta), counted from 0, for int64 offsets of any shape."""
         return delta.sign() * count_reached(delta.abs(), self.starts) + len(self.starts)
 
     def _joint_bucket(self, q: TokenGrid, k: TokenGrid, device: Device) -> Tensor:
-        """The bucket of all grid pairs for the methods that mix both coordinates, int64 (Pq, Pk)."""
+        """The bucket of every offset that occurs, for the methods that mix both coordinates, int64 (R_h, R_w)."""
+        dh, dw = (distinct_offsets(q, k, axis, device)[0] for axis in range(2))
         if self.method == "product":
-            rows, columns = self._level(q, k, 0, device) * self.levels, self._level(q, k, 1, device)
-            bucket = expand_axis(rows, 0, q, k) + expand_axis(columns, 1, q, k)
-        else:
-            squares = [axis_offsets(q, k, axis, device).square() for axis in range(2)]
-            squared = expand_axis(squares[0], 0, q, k) + expand_axis(squares[1], 1, q, k)
-            # round(sqrt(x)) >= t is x > t (t - 1) for integers: no root is taken, and none is rounded wrongly.
-            rounded = self.method == "euclidean"
-            bucket = count_reached(squared, [t * (t - 1) + 1 if rounded else t for t in self.starts])
-        return bucket.reshape(q.num_patches, k.num_patches)
+            return self._level(dh)[:, None] * self.levels + self._level(dw)
+        squared = dh.square()[:, None] + dw.square()
+        # round(sqrt(x)) >= t is x > t (t - 1) for integers: no root is taken, and none is rounded wrongly.
+        rounded = self.method == "euclidean"
+        return count_reached(squared, [t * (t - 1) + 1 if rounded else t for t in self.starts])
 
 
 def _on_sides(sides: Mapping[str, tuple[RelativeVectors, ...]], q: TokenGrid, k: TokenGrid) -> PositionTerms:
