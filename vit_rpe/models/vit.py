@@ -26,6 +26,7 @@ from vit_rpe.models._embed import embed_images, resize_model
 from vit_rpe.models._factories import LayerType, act_factory, mlp_factory, norm_factory
 from vit_rpe.models._head import build_head, pool_tokens, reset_head
 from vit_rpe.models._intermediates import collect_intermediates, prune_blocks
+from vit_rpe.models._loading import after_load, before_load
 from vit_rpe.models._position import mask_terms, split_by_lifetime
 from vit_rpe.models._weights import draw_weights, undecayed
 from vit_rpe.suggest import unknown_name
@@ -215,6 +216,8 @@ class VisionTransformer(nn.Module):
             factory=factory,
         )
         self.head_drop = nn.Dropout(drop_rate)
+        self.register_load_state_dict_pre_hook(before_load)
+        self.register_load_state_dict_post_hook(after_load)
         if weight_init != "skip":
             self.init_weights(needs_reset=False)
 

@@ -48,6 +48,7 @@ def norm_args(name: str, norms: Iterable[nn.Module]) -> dict[str, Any]:
 
 def mlp_args(name: str, mlp: Any, dim: int) -> dict[str, Any]:
     """``mlp_layer``, ``act_layer``, ``mlp_ratio`` and ``scale_mlp_norm`` of a block's MLP."""
+    hidden: Any
     if type(mlp) is Mlp:
         layer, hidden = "mlp", mlp.fc1.out_features
     elif type(mlp) is SwiGLU:

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from math import prod
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor, nn
 
 from vit_rpe.absolute import resample_embedding
 from vit_rpe.encodings import PositionEncoding
-from vit_rpe.models.convert.weights import Placed, Weights
+from vit_rpe.models._loading import average
+from vit_rpe.models.convert.weights import Weights
 
 if TYPE_CHECKING:
     from vit_rpe.models.vit import VisionTransformer
@@ -100,18 +100,10 @@ def _parameters_of(weights: Weights, name: str, layer: int | None) -> dict[str, 
         return own
     if layer is not None:
         return {placed.parameter: value for placed, value in found.items() if placed.layer is None}
-    return average_layers(found)
-
-
-def average_layers(found: dict[Placed, Tensor]) -> dict[str, Tensor]:
-    """One encoding for all layers from one in every layer: the mean, with a warning unless they are equal."""
-    merged: dict[str, Tensor] = {}
-    for parameter in {placed.parameter for placed in found}:
-        layers = torch.stack([value for placed, value in found.items() if placed.parameter == parameter])
-        merged[parameter] = layers.mean(0) if not bool((layers == layers[:1]).all()) else layers[0]
-    if any(not torch.equal(merged[placed.parameter], value) for placed, value in found.items()):
-        warnings.warn("the layers of the file differ; the shared encoding starts as their mean", stacklevel=4)
-    return merged
+    return {
+        parameter: average([value for placed, value in found.items() if placed.parameter == parameter], name)
+        for parameter in {placed.parameter for placed in found}
+    }
 
 
 def _embedding_for(model: VisionTransformer, rows: Tensor, grid: Grid | None) -> Tensor:
