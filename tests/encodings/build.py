@@ -37,6 +37,7 @@ def grid_pairs(axes: int, prefix: int = 0) -> dict[str, tuple[TokenGrid, TokenGr
     window = TokenGrid((1,) * (axes - 1) + (2,), prefix, offset=ones, extent=native.size)
     last = TokenGrid(ones, 0, offset=tuple(size - 1 for size in native.size), extent=native.size)
     bigger = TokenGrid({1: (8,), 2: (4, 5), 3: (1, 5, 2)}[axes], prefix)
+    pooled = TokenGrid(tuple((size + 1) // 2 for size in native.size), prefix, stride=(2,) * axes, extent=native.size)
     other = TokenGrid({1: (3,), 2: (3, 1), 3: (3, 1, 2)}[axes], prefix)
     return {
         "native": (native, native),
@@ -44,6 +45,8 @@ def grid_pairs(axes: int, prefix: int = 0) -> dict[str, tuple[TokenGrid, TokenGr
         "decode": (last, native),
         "bigger": (bigger, bigger),
         "cross": (other, native),
+        "pooled_keys": (native, pooled),
+        "pooled": (pooled, pooled),
     }
 
 
