@@ -11,7 +11,7 @@ from vit_rpe.attention import attend, attention_weights
 from vit_rpe.encodings import PositionEncoding, create_encoding, list_encodings
 from vit_rpe.geometry import TokenGrid
 from vit_rpe.layers import RelativeMultiheadAttention
-from vit_rpe.models import VisionTransformer
+from vit_rpe.models import VisionTransformer, add_rpe, from_timm
 from vit_rpe.scalar_bias import RelativePositionBias
 from vit_rpe.terms import PositionTerms
 
@@ -25,9 +25,11 @@ __all__ = [
     "TokenGrid",
     "VisionTransformer",
     "__version__",
+    "add_rpe",
     "attend",
     "attention_weights",
     "create_encoding",
+    "from_timm",
     "list_encodings",
 ]
 

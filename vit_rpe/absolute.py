@@ -42,7 +42,8 @@ def sincos_embedding(grid: TokenGrid, dim: int, *, base: float = 10000.0, device
 def resample_embedding(
     embedding: Tensor, source: Sequence[int], target: Sequence[int], *, num_prefix: int = 0
 ) -> Tensor:
-    """A learned embedding of a ``source`` grid for a ``target`` grid: bicubic along every axis, prefix rows untouched.
+    """A learned embedding of a ``source`` grid for a ``target`` grid: bicubic with antialiasing along every axis, as in
+    timm; prefix rows untouched.
 
     Args:
         embedding: (1, num_prefix + prod(source), C).
@@ -59,5 +60,5 @@ def resample_embedding(
         return embedding
     prefix, rest = embedding[:, :num_prefix], embedding[:, num_prefix:]
     rest = rest.reshape(1, *source, -1)
-    rest = resample(rest, range(1, 1 + len(source)), list(target))
+    rest = resample(rest, range(1, 1 + len(source)), list(target), antialias=True)
     return torch.cat([prefix, rest.reshape(1, prod(target), -1)], dim=1)

@@ -90,7 +90,7 @@ def prefix_parameter(prefix: str, num_rows: int, grid: TokenGrid) -> nn.Paramete
     return nn.Parameter(torch.empty(num_rows, 3)) if prefix == "learned" and grid.num_prefix > 0 else None
 
 
-def resample(table: Tensor, dims: Sequence[int], lengths: Sequence[int]) -> Tensor:
+def resample(table: Tensor, dims: Sequence[int], lengths: Sequence[int], *, antialias: bool = False) -> Tensor:
     """Bicubic resampling of a table over offsets along some dimensions; the others (heads, width) are untouched.
 
     The centre (offset 0) of an odd length stays the centre of an odd length, bit for bit; a constant stays constant;
@@ -98,13 +98,14 @@ def resample(table: Tensor, dims: Sequence[int], lengths: Sequence[int]) -> Tens
 
     Args:
         table: any shape; dims: dimensions to resample; lengths: their new lengths.
+        antialias: smooth before shrinking; then only a constant stays as it is.
     """
     for dim, length in zip(dims, lengths, strict=True):
         if table.shape[dim] == length:
             continue
         moved = table.movedim(dim, -1)
         flat = moved.reshape(1, -1, 1, moved.shape[-1]).to(torch.promote_types(table.dtype, torch.float32))
-        flat = F.interpolate(flat, size=(1, length), mode="bicubic", align_corners=False)
+        flat = F.interpolate(flat, size=(1, length), mode="bicubic", align_corners=False, antialias=antialias)
         table = flat.reshape(*moved.shape[:-1], length).movedim(-1, dim).to(table.dtype)
     return table.contiguous()
 

@@ -24,6 +24,7 @@ from vit_rpe.layers import Block, RelativeMultiheadAttention
 from vit_rpe.models._checks import check_divides, check_pool
 from vit_rpe.models._embed import embed_images, resize_model
 from vit_rpe.models._factories import LayerType, act_factory, mlp_factory, norm_factory
+from vit_rpe.models._freeze import freeze_positions, unfreeze_positions
 from vit_rpe.models._head import build_head, pool_tokens, reset_head
 from vit_rpe.models._intermediates import collect_intermediates, prune_blocks
 from vit_rpe.models._loading import after_load, before_load
@@ -283,6 +284,14 @@ class VisionTransformer(nn.Module):
             self.rpe = resized_position(self.rpe, self.grid)
         for attention in self.attentions():
             attention.set_grid(self.grid)
+
+    def freeze(self) -> None:
+        """Turn positions into constants of the native grid, for deployment; see :mod:`vit_rpe.models._freeze`."""
+        freeze_positions(self, self.grid, self.patch_embed.proj.weight.device)
+
+    def unfreeze(self) -> None:
+        """Undo :meth:`freeze`."""
+        unfreeze_positions(self)
 
     def embed(self, images: Tensor) -> tuple[Tensor, TokenGrid, Tensor | None]:
         """Tokens (B, N, C), the grid they lie on, and which tokens patch dropout kept (None: all)."""

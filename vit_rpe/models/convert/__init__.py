@@ -4,10 +4,12 @@ from vit_rpe.models.convert.describe import Description, describe
 from vit_rpe.models.convert.from_timm import from_timm
 from vit_rpe.models.convert.load import checkpoint_filter
 from vit_rpe.models.convert.public import PUBLIC, public_description, public_name
+from vit_rpe.models.convert.retrofit import add_rpe
 
 __all__ = [
     "PUBLIC",
     "Description",
+    "add_rpe",
     "checkpoint_filter",
     "describe",
     "from_timm",

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from vit_rpe.absolute import resample_embedding
 from vit_rpe.encodings import PositionEncoding
 from vit_rpe.models._loading import average
+from vit_rpe.models.convert.start import start_at_zero
 from vit_rpe.models.convert.weights import Weights
 
 if TYPE_CHECKING:
@@ -88,7 +89,9 @@ def place(
         warnings.warn(f"the weights of {name!r} in the file are left out: the model was built without it", stacklevel=3)
     if "pos_embed" in state and getattr(model, "pos_embed", None) is not None:
         state["pos_embed"] = _embedding_for(model, state["pos_embed"], grid)
-    _start_at_zero(missing, state)
+    start_at_zero(encoding for _, encoding in missing)
+    for path, encoding in missing:
+        state.update({f"{path}.{name}": value for name, value in encoding.state_dict().items()})
     return state
 
 
@@ -117,20 +120,3 @@ def _embedding_for(model: VisionTransformer, rows: Tensor, grid: Grid | None) ->
             "image size it was trained at, pretrained_cfg_overlay={'input_size': (3, height, width)}"
         )
     return resample_embedding(rows, grid, target, num_prefix=num_prefix)
-
-
-def _start_at_zero(missing: list[tuple[str, PositionEncoding]], state: dict[str, Tensor]) -> None:
-    """Encodings that the file does not have add nothing at first; those that cannot do that are named."""
-    changing = set()
-    for path, encoding in missing:
-        try:
-            encoding.zero_()
-        except ValueError:
-            changing.add(encoding.name)
-        state.update({f"{path}.{name}": value for name, value in encoding.state_dict().items()})
-    for name in sorted(changing):
-        warnings.warn(
-            f"{name!r} changes the attention from the start: the weights were trained without it, so outputs differ "
-            "until the model is fine-tuned",
-            stacklevel=3,
-        )

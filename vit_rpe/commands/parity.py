@@ -1,0 +1,111 @@
+"""Compare converted models with timm's own, on random weights: the table in docs/timm.md.
+
+Each architecture is built by timm, filled with large random weights, converted with ``vit_rpe.from_timm`` and run on
+the same random images, square and not. The numbers are the largest absolute differences; nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["PATHS", "Difference", "add_arguments", "compare", "run"]
+
+PATHS: dict[str, tuple[str, ...]] = {
+    "plain ViT (AugReg)": ("vit_tiny_patch16_224", "vit_small_patch16_224"),
+    "DeiT, DeiT-III": ("deit_tiny_patch16_224", "deit3_small_patch16_224"),
+    "DINOv2, with and without registers": ("vit_small_patch14_dinov2", "vit_small_patch14_reg4_dinov2"),
+    "CLIP image tower": ("vit_base_patch32_clip_224",),
+    "relative position MLP (relpos, srelpos)": ("vit_relpos_small_patch16_224", "vit_srelpos_small_patch16_224"),
+    "the same with class token": ("vit_relpos_medium_patch16_cls_224", "vit_relpos_base_patch16_clsgap_224"),
+    "table with class token (BEiT, BEiT v2)": ("beit_base_patch16_224", "beitv2_base_patch16_224"),
+    "axial rotary (SBB)": ("vit_medium_patch16_rope_reg1_gap_256", "vit_betwixt_patch16_rope_reg4_gap_256"),
+    "axial rotary (RoPE-ViT), with and without embedding": (
+        "vit_small_patch16_rope_224",
+        "vit_small_patch16_rope_ape_224",
+    ),
+    "mixed rotary, with and without embedding": (
+        "vit_small_patch16_rope_mixed_224",
+        "vit_small_patch16_rope_mixed_ape_224",
+    ),
+    "normalised rotary with registers (DINOv3)": (
+        "vit_small_patch16_dinov3",
+        "vit_small_plus_patch16_dinov3",
+        "vit_small_patch16_dinov3_qkvb",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Largest absolute differences between timm's model and ours, and the largest logit for scale."""
+
+    logits: float
+    features: float
+    scale: float
+
+
+def compare(name: str, grid: tuple[int, int], *, depth: int | None = None, seed: int = 0) -> Difference:
+    """Build, convert and run one architecture.
+
+    Args:
+        name: in timm.
+        grid: patches (height, width) of the images.
+        depth: fewer blocks than the architecture has.
+    """
+    import timm
+    import torch
+
+    import vit_rpe
+
+    patch = timm.create_model(name, device="meta").patch_embed.patch_size
+    size = tuple(count * side for count, side in zip(grid, patch, strict=True))
+    args: dict[str, Any] = {"img_size": size, "num_classes": 11, "depth": depth}
+    theirs: Any = timm.create_model(name, **args).eval()
+    randomize(theirs, seed)
+    ours: Any = vit_rpe.from_timm(theirs)
+    images = torch.randn(2, 3, *size, generator=torch.Generator().manual_seed(seed + 1))
+    with torch.no_grad():
+        logits, features = theirs(images), theirs.forward_features(images)
+        return Difference(
+            logits=float((ours(images) - logits).abs().max()),
+            features=float((ours.forward_features(images) - features).abs().max()),
+            scale=float(logits.abs().max()),
+        )
+
+
+def randomize(model: Any, seed: int) -> None:
+    """Fill every parameter with values that matter: vectors and tables from N(0, 1/4), matrices scaled by width."""
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for key, parameter in model.named_parameters():
+            large = parameter.ndim < 2 or "table" in key or "freqs" in key
+            spread = 0.5 if large else parameter[0].numel() ** -0.5
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * spread)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--depth", type=int, help="blocks a model; default: as many as the architecture has")
+    parser.add_argument("--grid", type=int, nargs=2, default=(6, 9), metavar=("H", "W"), help="patches, default 6 9")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print one row an import path, in Markdown."""
+    wide = tuple(arguments.grid)
+    square = (wide[0], wide[0])
+    print("| import path | architectures | logits, square | logits, non-square | features | largest logit |")
+    print("|---|---|---|---|---|---|")
+    for path, names in PATHS.items():
+        on_square = [compare(name, square, depth=arguments.depth) for name in names]
+        on_wide = [compare(name, wide, depth=arguments.depth) for name in names]
+        both = on_square + on_wide
+        print(
+            f"| {path} | {', '.join(f'`{name}`' for name in names)} "
+            f"| {max(row.logits for row in on_square):.1e} | {max(row.logits for row in on_wide):.1e} "
+            f"| {max(row.features for row in both):.1e} | {max(row.scale for row in both):.1f} |",
+            flush=True,
+        )
+    return 0
