@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("vit_rpe.commands.train", "train a model from a config"),
     "evaluate": ("vit_rpe.commands.evaluate", "accuracy and calibration of a checkpoint"),
     "predict": ("vit_rpe.commands.predict", "the most likely classes of images"),
+    "extrapolate": ("vit_rpe.commands.extrapolate", "results beyond the trained length, image size or place"),
     "study": ("vit_rpe.commands.study", "compare encodings over seeds, sizes and data fractions"),
     "encodings": ("vit_rpe.commands.encodings", "list the encodings: paper, parameters, kernels"),
 }

@@ -7,29 +7,52 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vit_rpe.data import DataConfig, build_data, eval_loader
 from vit_rpe.training.checkpoint import load_checkpoint
 from vit_rpe.training.evaluation import evaluate
 
+ChangeModel = Callable[[nn.Module], None]
+
 
 def accuracy_by_size(
-    checkpoint: str | Path, sizes: Sequence[int], *, device: str = "cpu", data_path: str | None = None
-) -> dict[int, float]:
-    """Top-1 accuracy, 0 to 1, with the test images resized to each side in pixels and the model told its new size.
+    checkpoint: str | Path,
+    sizes: Sequence[int | tuple[int, int]],
+    *,
+    device: str = "cpu",
+    data_path: str | None = None,
+    change_model: ChangeModel = lambda model: None,
+) -> dict[int | tuple[int, int], float]:
+    """Top-1 accuracy, 0 to 1, with the test images resized to each size in pixels and the model told its new size.
+
+    Args:
+        sizes: sides, or (height, width).
+        change_model: called with the freshly loaded model before each evaluation.
 
     Raises:
         ValueError: a size the model's patch does not divide, or data that is not there.
     """
     return {
-        size: _accuracy(checkpoint, img_size=size, device=device, data_path=data_path, change=lambda images: images)
+        size: _accuracy(
+            checkpoint,
+            img_size=size,
+            device=device,
+            data_path=data_path,
+            change=lambda images: images,
+            change_model=change_model,
+        )
         for size in sizes
     }
 
 
 def accuracy_by_shift(
-    checkpoint: str | Path, shifts: Sequence[int], *, device: str = "cpu", data_path: str | None = None
+    checkpoint: str | Path,
+    shifts: Sequence[int],
+    *,
+    device: str = "cpu",
+    data_path: str | None = None,
+    change_model: ChangeModel = lambda model: None,
 ) -> dict[int, float]:
     """Top-1 accuracy, 0 to 1, with the test images moved by so many pixels, averaged over the four directions.
 
@@ -45,6 +68,7 @@ def accuracy_by_shift(
                 device=device,
                 data_path=data_path,
                 change=lambda images, by=direction: shift_images(images, *by),
+                change_model=change_model,
             )
             for direction in directions
         ]
@@ -63,12 +87,14 @@ def shift_images(images: Tensor, down: int, right: int) -> Tensor:
 def _accuracy(
     checkpoint: str | Path,
     *,
-    img_size: int | None,
+    img_size: int | tuple[int, int] | None,
     device: str,
     data_path: str | None,
     change: Callable[[Tensor], Tensor],
+    change_model: ChangeModel,
 ) -> float:
     loaded = load_checkpoint(checkpoint, img_size=img_size)
+    change_model(loaded.model)
     config = DataConfig(**loaded.info.data)
     if data_path is not None:
         config = replace(config, path=data_path)

@@ -1,0 +1,136 @@
+"""Evaluate trained models beyond what they were trained on, draw the curves and write a CSV beside them.
+
+Language models: bits per character at context lengths from half to eight times the trained one, every length scoring
+the same characters. Image models: accuracy at other image sizes, and with the image shifted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["add_arguments", "run"]
+
+LENGTHS = (0.5, 1, 2, 4, 8)
+SIZES = (0.5, 0.75, 1, 1.5, 2, 3, 4)
+SHIFTS = (0, 0.125, 0.25, 0.375, 0.5)
+FIELDS = ("label", "checkpoint", "changed", "place", "factor", "measure", "result", "perplexity")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--checkpoint", nargs="+", required=True, metavar="DIR_OR_FILE", help="run folders, or files")
+    parser.add_argument("--label", nargs="+", metavar="TEXT", help="one a checkpoint; default: the run folders' names")
+    parser.add_argument("--output", default="extrapolation.png", metavar="FILE", help="picture; the CSV lies beside it")
+    parser.add_argument(
+        "--factors", type=float, nargs="+", metavar="F", help=f"lengths {LENGTHS} or sizes {SIZES}, times the trained"
+    )
+    parser.add_argument(
+        "--shifts", type=float, nargs="*", default=SHIFTS, metavar="S", help=f"shifts, shares of a side {SHIFTS}"
+    )
+    parser.add_argument("--resample", action="store_true", help="language models: resample to each length before it")
+    parser.add_argument("--without-position", action="store_true", help="also draw each model with position removed")
+    parser.add_argument("--data.path", dest="data_path", metavar="PATH", help="where the data lie")
+    parser.add_argument("--device", choices=("auto", "cpu"), default="auto")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Evaluate, draw, write and print."""
+    from vit_rpe.training.checkpoint import find_checkpoint, read_info
+    from vit_rpe.viz.plot_extrapolation import plot_extrapolation
+
+    labels = args.label or [_name(path) for path in args.checkpoint]
+    if len(labels) != len(args.checkpoint):
+        raise ValueError(f"--label needs one name a checkpoint: {len(args.checkpoint)}, got {len(labels)}")
+    rows: list[dict[str, Any]] = []
+    for label, path in zip(labels, args.checkpoint, strict=True):
+        folder = find_checkpoint(path)
+        language = read_info(folder).preprocessing.get("kind") == "text"
+        for removed in (False, True) if args.without_position else (False,):
+            name = f"{label} without position" if removed else label
+            found = list((_language_rows if language else _image_rows)(args, folder, removed))
+            rows += [{"label": name, "checkpoint": str(folder), **row} for row in found]
+            _print(name, found)
+    if len({row["measure"] for row in rows}) > 1:
+        raise ValueError("language and image models do not go on one plot: call the command once for each kind")
+    output = Path(args.output)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with output.with_suffix(".csv").open("w", newline="") as file:
+        table = csv.DictWriter(file, fieldnames=FIELDS, lineterminator="\n")
+        table.writeheader()
+        table.writerows(rows)
+    plot_extrapolation(rows).savefig(output, dpi=150)
+    print(f"wrote {output} and {output.with_suffix('.csv')}")
+
+
+def _language_rows(args: argparse.Namespace, folder: Path, removed: bool) -> Iterator[dict[str, Any]]:
+    from vit_rpe.models.ablate import remove_position
+    from vit_rpe.training.checkpoint import read_info
+    from vit_rpe.training.lengths import bits_by_length
+
+    native = read_info(folder).preprocessing["length"]
+    places = [max(1, round(native * factor)) for factor in args.factors or LENGTHS]
+
+    def change(model: Any, length: int) -> None:
+        if args.resample:
+            model.set_length(length)
+        if removed:
+            remove_position(model)
+
+    found = bits_by_length(folder, places, device=_device(args), data_path=args.data_path, change=change)
+    for place, bits in found.items():
+        yield {
+            **{"changed": "length", "place": place, "factor": place / native},
+            **{"measure": "bits_per_character", "result": bits, "perplexity": 2**bits},
+        }
+
+
+def _image_rows(args: argparse.Namespace, folder: Path, removed: bool) -> Iterator[dict[str, Any]]:
+    from vit_rpe.models.ablate import remove_position
+    from vit_rpe.training.checkpoint import load_checkpoint
+    from vit_rpe.training.generalise import accuracy_by_shift, accuracy_by_size
+
+    loaded = load_checkpoint(folder)
+    side = loaded.preprocessing.img_size
+    patch = loaded.model.patch_embed.patch_size  # type: ignore[union-attr]
+    sizes = {_nearest(side, patch, factor): factor for factor in args.factors or SIZES}  # type: ignore[arg-type]
+    shifts = {round(share * side[1]): share for share in args.shifts}
+    keep: Callable[[Any], None] = remove_position if removed else lambda model: None
+    options: dict[str, Any] = {"device": _device(args), "data_path": args.data_path, "change_model": keep}
+    for size, accuracy in accuracy_by_size(folder, list(sizes), **options).items():
+        place = "x".join(map(str, size)) if isinstance(size, tuple) else size
+        factor = size[1] / side[1] if isinstance(size, tuple) else size / side[1]
+        yield {"changed": "size", "place": place, "factor": factor, "measure": "accuracy", "result": accuracy}
+    for shift, accuracy in accuracy_by_shift(folder, list(shifts), **options).items():
+        factor = shift / side[1]
+        yield {"changed": "shift", "place": shift, "factor": factor, "measure": "accuracy", "result": accuracy}
+
+
+def _nearest(side: Sequence[int], patch: Sequence[int], factor: float) -> tuple[int, int]:
+    """The (height, width) of whole patches closest to ``factor`` times the trained one."""
+    height, width = (max(step, round(length * factor / step) * step) for length, step in zip(side, patch, strict=True))
+    return height, width
+
+
+def _print(label: str, rows: list[dict[str, Any]]) -> None:
+    for changed in dict.fromkeys(row["changed"] for row in rows):
+        cells = [f"{row['place']}: {row['result']:.3f}" for row in rows if row["changed"] == changed]
+        print(f"{label:<24} {rows[0]['measure']} by {changed:<6}  " + "  ".join(cells))
+
+
+def _device(args: argparse.Namespace) -> str:
+    import torch
+
+    accelerator = torch.accelerator.current_accelerator() if args.device == "auto" else None
+    return "cpu" if accelerator is None else str(accelerator)
+
+
+def _name(path: str) -> str:
+    """The run folder's name, also for a checkpoint inside it."""
+    from vit_rpe.training.run_folder import find_run
+
+    run_folder = find_run(Path(path))
+    return (run_folder or Path(path)).resolve().name
