@@ -129,7 +129,12 @@ def _resolved(words: Sequence[str], known: frozenset[str]) -> tuple[list[str], s
 def _readable(message: str) -> str:
     """The parser's complaint about a value, in one line and without Python's class notation."""
     message = re.sub(r"<class '(\w+)'>", r"\1", " ".join(message.split()))
-    message = message.replace("Parser key", "config key").replace("typing.", "").replace("NoneType", "null")
+    message = (
+        message.replace("Parser key", "config key")
+        .replace("typing.", "")
+        .replace("NoneType", "null")
+        .replace("Expected a ", "expected ")
+    )
     choices = re.search(r"Literal\[(.*?)\].*Got value: (\S+)", message)
     return message + (closest(choices[2], re.findall(r"'(.*?)'", choices[1])) if choices else "")
 

@@ -56,7 +56,7 @@ def plot_confusion(evaluation: Evaluation, class_names: list[str]) -> Figure:
 
 
 def _examples(session: Session) -> tuple[torch.Tensor, list[str]]:
-    """Some validation images as the loader gives them (B, C, height, width), of classes that differ, and their names."""
+    """Validation images as the loader gives them (B, C, height, width), of classes that differ, and their names."""
     samples, names = session.bundle.val, session.bundle.class_names
     labels = np.asarray(samples.labels)
     _, first = np.unique(labels, return_index=True)

@@ -27,7 +27,7 @@ from vit_rpe.training.run_folder import write_versions
 from vit_rpe.training.session import Session, build_session, seed_everything
 from vit_rpe.training.state import restore
 from vit_rpe.training.text_samples import written_samples
-from vit_rpe.training.trackers import start_trackers
+from vit_rpe.training.trackers import check_trackers, start_trackers
 
 __all__ = ["RunResult", "train"]
 
@@ -54,6 +54,7 @@ def train(config: RunConfig) -> RunResult:
         RuntimeError: the loss is not finite, or a checkpoint cannot be written.
         Interrupted: a signal came; the run can be resumed.
     """
+    check_trackers(config.trackers)
     plan = plan_model(config.model, config.data)
     accelerator = _accelerator(config)
     (output,) = broadcast_object_list([config.output])

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import timm
+import timm.data
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from vit_rpe.data import Preprocessing, TextTreatment
@@ -51,6 +53,23 @@ class Teacher:
         return self.model(images)
 
 
+def _per_channel(values: tuple[float, ...], channels: int) -> tuple[float, ...]:
+    """Statistics of colour images averaged for a model of grey ones, as timm sums its first weights over colours."""
+    return tuple(values) if len(values) == channels else (sum(values) / len(values),) * channels
+
+
+def _load(model: nn.Module, file: Path) -> None:
+    """Load a file of weights without running code from it."""
+    try:
+        if file.suffix == ".safetensors":
+            weights = load_file(file)
+        else:
+            weights = torch.load(file, map_location="cpu", weights_only=True)
+        model.load_state_dict(weights.get("state_dict", weights))
+    except Exception as error:
+        raise ValueError(f"cannot load the teacher's weights from {file}: {error}") from error
+
+
 def build_teacher(
     config: DistillConfig, *, num_classes: int, student: Preprocessing | TextTreatment, device: torch.device
 ) -> Teacher | None:
@@ -73,15 +92,13 @@ def build_teacher(
             raise ValueError(f"train.distill.teacher {config.teacher!r} is no folder and no timm model{hint}")
         if not config.pretrained and config.checkpoint is None:
             raise ValueError("a teacher given by name needs train.distill.pretrained or train.distill.checkpoint")
-        model = timm.create_model(
-            config.teacher,
-            pretrained=config.pretrained,
-            num_classes=num_classes,
-            in_chans=student.in_chans,
-            checkpoint_path=config.checkpoint or "",
-        )
+        size = {"num_classes": num_classes, "in_chans": student.in_chans}
+        model = timm.create_model(config.teacher, pretrained=config.pretrained, **size)
+        if config.checkpoint is not None:
+            _load(model, Path(config.checkpoint))
         cfg = timm.data.resolve_model_data_config(model)
-        mean, std, img_size = cfg["mean"], cfg["std"], tuple(cfg["input_size"][1:])
+        mean, std = (_per_channel(cfg[key], student.in_chans) for key in ("mean", "std"))
+        img_size = tuple(cfg["input_size"][1:])
     classes = getattr(model, "num_classes", num_classes)
     if classes != num_classes or len(mean) != student.in_chans:
         raise ValueError(

@@ -6,11 +6,11 @@ from dataclasses import asdict
 from typing import Any
 
 from accelerate import Accelerator
-from accelerate.tracking import filter_trackers
+from accelerate.tracking import get_available_trackers
 
 from vit_rpe.training.config import RunConfig
 
-__all__ = ["start_trackers"]
+__all__ = ["check_trackers", "start_trackers"]
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, str | int | float | bool]:
@@ -24,11 +24,11 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, str | int | flo
 
 
 def check_trackers(names: list[str]) -> None:
-    """Raise ``ValueError`` if a tracker's package is not installed."""
-    found = {str(getattr(tracker, "name", tracker)) for tracker in filter_trackers(list(names), ".")}
+    """Raise ``ValueError`` if a tracker's package is not installed; Accelerate would leave it out."""
+    available = {tracker.value for tracker in get_available_trackers()}
     for name in names:
-        if name not in found:
-            raise ValueError(f"tracker {name!r} is not installed: pip install {name}")
+        if name not in available:
+            raise ValueError(f"trackers: {name} is not installed (pip install {name})")
 
 
 def start_trackers(accelerator: Accelerator, config: RunConfig) -> None:
