@@ -124,8 +124,9 @@ def _print(label: str, rows: list[dict[str, Any]]) -> None:
 def _device(args: argparse.Namespace) -> str:
     import torch
 
-    accelerator = torch.accelerator.current_accelerator() if args.device == "auto" else None
-    return "cpu" if accelerator is None else str(accelerator)
+    if args.device == "cpu" or not torch.accelerator.is_available():
+        return "cpu"
+    return str(torch.accelerator.current_accelerator())
 
 
 def _name(path: str) -> str:
