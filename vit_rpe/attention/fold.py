@@ -14,11 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vit_rpe.attention.axes import axis_logits, axis_rows, axis_value_output, key_features, query_features
+from vit_rpe.attention.axes import axis_logits, axis_value_output, channels, has_axis_logits, one_hot
 from vit_rpe.attention.definition import Options, eager
 from vit_rpe.attention.rotation import rotate
 from vit_rpe.attention.sdpa import masked_sdpa, needs_eager
-from vit_rpe.geometry import TokenGrid
 from vit_rpe.terms import PositionTerms
 
 
@@ -27,14 +26,18 @@ def fold(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: Options
     assert terms.grids is not None
     rest = terms._replace(
         axis_bias=(),
-        prefix_bias=None,
+        prefix_bias=None if has_axis_logits(terms) else terms.prefix_bias,
         on_query=tuple(part for part in terms.on_query if part.axis is None),
         on_key=tuple(part for part in terms.on_key if part.axis is None),
     )
     mask = axis_logits(q, k, rest, options.scale)
     if mask is not None and needs_eager(q, k, v, mask):
         return eager(q, k, v, terms, options)
-    wide_q, wide_k = folded(q, k, terms, options.scale)
+    wide_q, wide_k = rotate(q, terms.rotate_q), rotate(k, terms.rotate_k)
+    if has_axis_logits(terms):
+        left, right = channels(q, k, terms, options.scale)
+        wide_q = beside(wide_q, left / options.scale)
+        wide_k = beside(wide_k, right)
     wide_v = _with_one_hots(v, terms) if terms.on_value else v
     out = _same_width_attention(wide_q, wide_k, wide_v, mask, options)
     return _values_of_positions(out, v.shape[-1], terms) if terms.on_value else out
@@ -46,56 +49,10 @@ def fold_refuses(terms: PositionTerms, options: Options) -> str | None:
         return "logit_clip needs the logits; use 'eager'"
     if any(part.axis is None for part in terms.on_value):
         return "relative vectors on the values that depend on several axes at once need the weights; use 'eager'"
-    parts = (*terms.axis_bias, *terms.on_query, *terms.on_key, *terms.on_value)
-    if all(part.axis is None for part in parts):
+    vectors = (*terms.on_query, *terms.on_key, *terms.on_value)
+    if not terms.axis_bias and all(part.axis is None for part in vectors):
         return "no part of these terms depends on one axis at a time; use 'sdpa'"
     return None
-
-
-def folded(q: Tensor, k: Tensor, terms: PositionTerms, scale: float) -> tuple[Tensor, Tensor]:
-    """q and k with the channels that carry all per-axis parts and prefix scalars, (B, H, N, D + extra) each."""
-    assert terms.grids is not None
-    q_grid, k_grid = terms.grids
-    left, right = [rotate(q, terms.rotate_q)], [rotate(k, terms.rotate_k)]
-    for axis in range(q_grid.ndim):
-        from_query = query_features(q, terms, axis, scale)
-        if from_query is not None:
-            left.append(_beside(q, from_query / scale, q_grid))
-            right.append(_beside(k, one_hot(k_grid, axis, k), k_grid))
-        from_key = key_features(k, terms, axis, scale)
-        if from_key is not None:
-            left.append(_beside(q, one_hot(q_grid, axis, q), q_grid))
-            right.append(_beside(k, from_key / scale, k_grid))
-    if terms.prefix_bias is not None:
-        left.append(_prefix_of_queries(terms.prefix_bias / scale, q, q_grid))
-        right.append(_prefix_of_keys(k, k_grid))
-    return torch.cat(left, dim=-1), torch.cat(right, dim=-1)
-
-
-def one_hot(grid: TokenGrid, axis: int, like: Tensor) -> Tensor:
-    """Which coordinate every grid token has along one axis, (1, 1, P, S)."""
-    return axis_rows(grid, axis, torch.eye(grid.size[axis], dtype=like.dtype, device=like.device))[None, None]
-
-
-def _beside(x: Tensor, features: Tensor, grid: TokenGrid) -> Tensor:
-    """Features of grid tokens as channels of all tokens of x: (B or 1, H or 1, P, X) -> (B, H, N, X)."""
-    features = F.pad(features.to(x.dtype), (0, 0, grid.num_prefix, 0))
-    return features.expand(*x.shape[:2], -1, -1)
-
-
-def _prefix_of_queries(prefix_bias: Tensor, q: Tensor, grid: TokenGrid) -> Tensor:
-    """What a query adds to grid keys and to prefix keys, (B, H, Nq, 2)."""
-    to_patch, to_prefix, between = prefix_bias.to(q.dtype).unbind(1)  # (H or 1,)
-    of_prefix = torch.stack([to_patch, between], dim=-1)[:, None].expand(-1, grid.num_prefix, -1)
-    of_grid = torch.stack([torch.zeros_like(to_prefix), to_prefix], dim=-1)[:, None].expand(-1, grid.num_patches, -1)
-    return torch.cat([of_prefix, of_grid], dim=1).expand(*q.shape[:2], -1, -1)
-
-
-def _prefix_of_keys(k: Tensor, grid: TokenGrid) -> Tensor:
-    """Whether a key is a grid token or a prefix token, (B, H, Nk, 2)."""
-    kinds = torch.eye(2, dtype=k.dtype, device=k.device)
-    marks = torch.cat([kinds[1:].expand(grid.num_prefix, 2), kinds[:1].expand(grid.num_patches, 2)])
-    return marks.expand(*k.shape[:2], -1, -1)
 
 
 def _value_axes(terms: PositionTerms) -> list[int]:
@@ -105,7 +62,13 @@ def _value_axes(terms: PositionTerms) -> list[int]:
 def _with_one_hots(v: Tensor, terms: PositionTerms) -> Tensor:
     assert terms.grids is not None
     grid = terms.grids[1]
-    return torch.cat([v, *(_beside(v, one_hot(grid, axis, v), grid) for axis in _value_axes(terms))], dim=-1)
+    marks = [F.pad(one_hot(grid, axis, v), (0, 0, grid.num_prefix, 0)) for axis in _value_axes(terms)]
+    return beside(v, *marks)
+
+
+def beside(x: Tensor, *features: Tensor) -> Tensor:
+    """Channels appended to x (B, H, N, D), each (B or 1, H or 1, N, F)."""
+    return torch.cat([x, *(part.expand(*x.shape[:2], -1, -1) for part in features)], dim=-1)
 
 
 def _values_of_positions(out: Tensor, width: int, terms: PositionTerms) -> Tensor:

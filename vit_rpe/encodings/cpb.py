@@ -122,7 +122,7 @@ class ContinuousBias(PositionEncoding):
             delta = (torch.arange(count, device=device) + low).to(dtype)
             coordinates.append(log_coordinate(delta, self.mode, size))
         inputs = torch.stack(torch.meshgrid(*coordinates, indexing="ij"), dim=-1)  # (R_1, ..., R_n, n)
-        hidden = project(inputs, self.fc1.weight, self.fc1.bias).relu()
+        hidden = project(inputs, self.fc1.weight, self.fc1.bias).relu_()
         table = project(hidden, self.fc2.weight, self.fc2.bias).movedim(-1, 0)  # (H, R_1, ..., R_n)
         if self.mode == "swinv2":
             table = 16.0 * table.sigmoid()
