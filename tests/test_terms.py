@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
+from tests.all_terms import HEADS, WIDTH, everything
 from tests.oracles._loops import token_positions
 from vit_rpe.attention import attend
 from vit_rpe.geometry import TokenGrid
 from vit_rpe.terms import AxisBias, PositionTerms, RelativeVectors, combine, dense_bias, dense_index
 
 Q, K = TokenGrid((2, 3), 1), TokenGrid((3, 2), 2)
-HEADS, WIDTH = 2, 8
 
 
 def test_axis_bias_is_spread_over_the_other_axes() -> None:
@@ -88,33 +88,6 @@ def test_axis_index_is_minus_one_at_prefix_tokens() -> None:
         for j, at_k in enumerate(token_positions(K)):
             inside = at_q is not None and at_k is not None
             assert index[i, j] == (part.index[at_q[0], at_k[0]] if inside else -1)
-
-
-def everything(grid: TokenGrid) -> PositionTerms:
-    """Terms with every part filled in."""
-    n, patches = grid.num_tokens, grid.size
-    angles = torch.randn(HEADS, n, WIDTH // 2)
-
-    def vectors(axis: int | None) -> RelativeVectors:
-        shape = (n, n) if axis is None else (patches[axis], patches[axis])
-        return RelativeVectors(torch.randn(HEADS, 7, WIDTH), torch.randint(-1, 7, shape), axis)
-
-    visible = torch.rand(HEADS, n, n) > 0.2
-    visible[:, :, 0] = True
-    return PositionTerms(
-        rotate_q=(angles.cos(), angles.sin()),
-        rotate_k=(angles.cos(), angles.sin()),
-        bias=torch.randn(HEADS, n, n),
-        axis_bias=(AxisBias(torch.randn(HEADS, patches[1], patches[1]), 1),),
-        visible=visible,
-        on_query=(vectors(None), vectors(0)),
-        on_key=(vectors(1),),
-        on_value=(vectors(0), vectors(None)),
-        scale=0.7,
-        grids=(grid, grid),
-        offset_bias=(torch.randn(HEADS, *(2 * size - 1 for size in patches)),),
-        prefix_bias=torch.randn(HEADS, 3),
-    )
 
 
 @pytest.mark.parametrize("prefix", [0, 2])
