@@ -27,7 +27,7 @@ LARGEST_POWER = 2.0
 
 def held(values: Tensor, largest: float | None = None) -> Tensor:
     """``values`` clipped to [0.01, largest], with the gradient of the values themselves."""
-    return values + (values.clamp(SMALLEST, largest) - values).detach()
+    return values.detach().clamp(SMALLEST, largest) + (values - values.detach())
 
 
 @register(
