@@ -46,13 +46,13 @@ class Difference:
     scale: float
 
 
-def compare(name: str, grid: tuple[int, int], *, depth: int | None = None, seed: int = 0) -> Difference:
+def compare(name: str, grid: tuple[int, int], *, seed: int = 0, **changes: Any) -> Difference:
     """Build, convert and run one architecture.
 
     Args:
         name: in timm.
         grid: patches (height, width) of the images.
-        depth: fewer blocks than the architecture has.
+        changes: arguments of timm's model, such as fewer blocks than the architecture has; None for its own.
     """
     import timm
     import torch
@@ -61,7 +61,7 @@ def compare(name: str, grid: tuple[int, int], *, depth: int | None = None, seed:
 
     patch = timm.create_model(name, device="meta").patch_embed.patch_size
     size = tuple(count * side for count, side in zip(grid, patch, strict=True))
-    args: dict[str, Any] = {"img_size": size, "num_classes": 11, "depth": depth}
+    args: dict[str, Any] = {"img_size": size, "num_classes": 11, **changes}
     theirs: Any = timm.create_model(name, **args).eval()
     randomize(theirs, seed)
     ours: Any = vit_rpe.from_timm(theirs)
