@@ -25,6 +25,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "predict": ("vit_rpe.commands.predict", "the most likely classes of images"),
     "extrapolate": ("vit_rpe.commands.extrapolate", "results beyond the trained length, image size or place"),
     "study": ("vit_rpe.commands.study", "compare encodings over seeds, sizes and data fractions"),
+    "visualize": ("vit_rpe.commands.visualize", "draw attention, biases, content against position"),
+    "explore": ("vit_rpe.commands.explore", "write a page in which you point and see where a model looks"),
     "encodings": ("vit_rpe.commands.encodings", "list the encodings: paper, parameters, kernels"),
 }
 

@@ -12,6 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from vit_rpe.geometry import TokenGrid
+from vit_rpe.suggest import unknown_name
 from vit_rpe.viz._canvas import ATTENTION, new_figure, panels
 from vit_rpe.viz.query import Query, query_token
 from vit_rpe.viz.record import Recording
@@ -69,8 +70,13 @@ def plot_layers(
         pixels: (B, C, height, width) in 0..1.
         image: which of the images.
         layers, heads: which; default all.
-        maps: ``"attention"``, ``"content"`` or ``"position"``.
+        maps: ``"attention"``, ``"content"``, ``"position"`` or ``"gradient_weighted"``.
+
+    Raises:
+        ValueError: another kind of map, no such layer, head or query.
     """
+    if maps not in _MAPS:
+        raise unknown_name("maps", maps, _MAPS)
     numbers = range(len(seen)) if layers is None else layers
     rows = []
     for layer in numbers:
@@ -86,7 +92,12 @@ def plot_layers(
     )
 
 
-_MAPS = {"attention": "attention", "content": "attention without position", "position": "position alone"}
+_MAPS = {
+    "attention": "attention",
+    "content": "attention without position",
+    "position": "position alone",
+    "gradient_weighted": "gradient-weighted attention",
+}
 
 
 def plot_overlays(

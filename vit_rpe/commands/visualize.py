@@ -1,0 +1,142 @@
+"""Draw what a model attends to: overlays, rollout, distances, the encoding itself, content against position."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vit_rpe.commands._subject import (
+    Subject,
+    add_subject_arguments,
+    load_images,
+    load_subject,
+    number_of_class,
+    numbers,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from vit_rpe.viz import Recording
+
+__all__ = ["add_arguments", "run"]
+
+Drawn = Iterator[tuple[str, "Figure"]]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    add_subject_arguments(parser)
+    parser.add_argument("--text", metavar="TEXT", help="for a model of text: what it reads")
+    parser.add_argument("--query", default="mean", help="a patch such as 5,9, 'class', or 'mean' (default)")
+    parser.add_argument("--layers", metavar="N,...", help="such as 0,3,6-8; default: all")
+    parser.add_argument("--heads", metavar="N,...", help="such as 0,3,6-8; default: all")
+    parser.add_argument("--target", metavar="CLASS", help="also draw gradient-weighted attention for this class")
+    parser.add_argument("--format", choices=("png", "svg", "html"), default="png", help="html: one page with all")
+    parser.add_argument("--out", default="pictures", metavar="DIR", help="default: pictures")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Record the model and write the pictures."""
+    from vit_rpe.data import TextTreatment
+
+    subject = load_subject(args)
+    if isinstance(subject.treatment, TextTreatment):
+        drawn = _draw_text(subject, args)
+    elif args.text is not None:
+        raise ValueError(f"{subject.title} takes images, not text: use --image")
+    else:
+        drawn = _draw_images(subject, args)
+    folder = Path(args.out)
+    if args.format == "html":
+        from vit_rpe.viz.album import album
+
+        page = album(drawn, title=subject.title)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "pictures.html").write_text(page, encoding="utf-8")
+        print(folder / "pictures.html")
+        return
+    for name, figure in drawn:
+        folder.mkdir(parents=True, exist_ok=True)
+        figure.savefig(folder / f"{name}.{args.format}", dpi=130)
+        print(folder / f"{name}.{args.format}")
+
+
+def _draw_images(subject: Subject, args: argparse.Namespace) -> Drawn:
+    import torch
+
+    from vit_rpe import viz
+    from vit_rpe.viz.query import parse_query
+
+    query = parse_query(args.query)
+    inputs, pixels, names = load_images(subject, args.image)
+    target = None if args.target is None else number_of_class(args.target, subject.class_names)
+    if target is None:
+        with torch.no_grad(), viz.record(subject.model) as seen:
+            subject.model(inputs)
+    else:
+        seen = viz.record_class(subject.model, inputs, target)
+    layers = numbers(args.layers, "layer", len(seen))
+    heads = numbers(args.heads, "head", seen.num_heads)
+    last = -1 if layers is None else layers[-1]
+    seen.attention(last, query=query)  # a wrong query is told before anything is written
+    for image, label in enumerate(_labels(names)):
+        for maps in ("attention", "content", "position") + (("gradient_weighted",) if target is not None else ()):
+            yield (
+                f"{label}-{maps}",
+                viz.plot_layers(seen, pixels, image=image, layers=layers, heads=heads, query=query, maps=maps),
+            )
+        yield (
+            f"{label}-split",
+            viz.plot_split(seen, pixels, image=image, layer=last, heads=heads, query=query),
+        )
+    yield "rollout", viz.plot_rollout(seen, pixels, query=query, names=names)
+    yield from _draw_encoding(seen, layers, heads)
+
+
+def _draw_text(subject: Subject, args: argparse.Namespace) -> Drawn:
+    import torch
+
+    from vit_rpe import viz
+    from vit_rpe.data import TextTreatment
+
+    assert isinstance(subject.treatment, TextTreatment)
+    if not args.text:
+        raise ValueError(f"{subject.title} takes text: use --text")
+    if args.target is not None or args.image:
+        raise ValueError("--target and --image are for models of images")
+    tokens = torch.as_tensor(subject.treatment.encode(args.text)[: subject.treatment.length])[None]
+    with torch.no_grad(), viz.record(subject.model) as seen:
+        subject.model(subject.treatment.normalize(tokens).to(subject.device))
+    layers = numbers(args.layers, "layer", len(seen))
+    heads = numbers(args.heads, "head", seen.num_heads)
+    prefix = seen.grids(0)[0].num_prefix
+    labels = ["class token"] * prefix + list(subject.treatment.decode(tokens[0]))
+    for layer in range(len(seen)) if layers is None else layers:
+        yield f"tokens-layer{layer}", viz.plot_tokens(seen, labels, layer=layer, heads=heads)
+    yield from _draw_encoding(seen, layers, heads)
+
+
+def _draw_encoding(seen: Recording, layers: list[int] | None, heads: list[int] | None) -> Drawn:
+    from vit_rpe import viz
+
+    chosen = range(len(seen)) if layers is None else layers
+    yield "distance", viz.plot_distance(seen, layers=layers)
+    if any(bool((seen.bias(layer) != 0).any()) for layer in chosen):
+        yield "bias", viz.plot_bias(seen, layers=layers, heads=heads)
+    else:
+        print("no bias picture: these layers add nothing for position to their logits")
+    if all(seen.pieces(layer).terms.rotate_q is not None for layer in chosen):
+        yield "frequencies", viz.plot_frequencies(seen, layers=layers)
+
+
+def _labels(names: list[str]) -> list[str]:
+    """A file name's stem for each image, letters, digits, ``.`` and ``_`` only, numbered where they repeat."""
+    labels: list[str] = []
+    for name in names:
+        stem = "".join(letter if letter.isalnum() or letter in "._" else "_" for letter in Path(name).stem)
+        again = sum(label == stem or label.startswith(f"{stem}.") for label in labels)
+        labels.append(f"{stem}.{again + 1}" if again else stem)
+    return labels
