@@ -145,6 +145,8 @@ def config_from_dict(values: dict[str, Any], section: type = RunConfig) -> Any:
     Raises:
         ValueError: a key does not exist.
     """
+    if not isinstance(values, dict):
+        raise ValueError(f"a section of a config must hold keys and values, got {values!r} for {section.__name__}")
     hints = get_type_hints(section)
     known = {item.name for item in fields(section)}
     for key in values:

@@ -20,9 +20,10 @@ def config_folder() -> Path:
 
 
 def list_configs() -> list[str]:
-    """Names of the shipped configs, for example ``digits/vit_nano_bias``."""
+    """Names of the shipped training configs, for example ``digits/vit_nano_bias`` (studies have their own kind)."""
     folder = config_folder()
-    return sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
+    names = (path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
+    return sorted(name for name in names if not name.startswith("study/"))
 
 
 def find_config(name: str) -> Path:

@@ -1,0 +1,155 @@
+"""Words on a command line to a config, and what a wrong word is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from vit_rpe.training.parse import parse_config
+from vit_rpe.training.shipped import config_folder, find_config, list_configs
+
+
+def test_without_a_config_the_digits_run() -> None:
+    config = parse_config([])
+    assert (config.data.name, config.model.name) == ("digits", "vit_rpe_nano_patch2_8")
+    assert config.model.args == {"in_chans": 1}
+    assert config.output.startswith("runs/digits-vit_nano_bias/")
+
+
+@pytest.mark.parametrize("name", list_configs())
+def test_every_shipped_config_parses_and_builds(name: str) -> None:
+    from vit_rpe.training.model import plan_model
+
+    config = parse_config(["--config", name])
+    plan = plan_model(config.model, config.data)
+    assert plan.name == config.model.name
+    assert find_config(name).read_text().startswith("# "), "a config says on top what it is and how to run it"
+
+
+def test_options_override_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("train: {epochs: 7, lr: 2e-3, seed: 5}\nmodel: {rpe: alibi, args: {in_chans: 1}}\n")
+    words = ["--config", str(file), "--train.epochs", "4", "--model.rpe", "rope", "--output", "here"]
+    config = parse_config([*words, "--model.args.drop_path_rate", "0.25", "--model.img_size", "[8, 4]"])
+    assert (config.train.epochs, config.train.lr, config.train.seed) == (4, 2e-3, 5)
+    assert (config.model.rpe, config.model.img_size, config.output) == ("rope", (8, 4), "here")
+    assert config.model.args == {"in_chans": 1, "drop_path_rate": 0.25}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("rope", "rope"),
+        ("none", "none"),
+        ("null", None),
+        ("{name: bias, max_distance: 7}", {"name": "bias", "max_distance": 7}),
+        ("[bias, {name: rope, base: 50}]", ["bias", {"name": "rope", "base": 50}]),
+    ],
+)
+def test_an_encoding_is_a_name_a_dict_or_a_list(text: str, value: object) -> None:
+    assert parse_config(["--model.rpe", text]).model.rpe == value
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--train.epoch", "3"], "unknown config key 'train.epoch' (did you mean 'train.epochs'?)"),
+        (["--train.epoch=3"], "unknown config key 'train.epoch' (did you mean 'train.epochs'?)"),
+        (["--epochs", "3"], "unknown config key 'epochs' (did you mean 'train.epochs'?)"),
+        (["--model.rep", "rope"], "unknown config key 'model.rep' (did you mean 'model.rpe'?)"),
+        (["--zzzzqqqq", "3"], "unknown config key 'zzzzqqqq'; --help lists the keys"),
+        (["--train.epochs", "x"], "train.epochs"),
+        (["--train.epochs", "2.5"], "train.epochs"),
+        (["--train.loss", "bec"], "(did you mean 'bce'?)"),
+        (["--train.epochs", "0"], "train.epochs must be at least 1, got 0"),
+        (["--train.lr", "0"], "train.lr must be more than 0, got 0"),
+        (["--train.label_smoothing", "1.5"], "train.label_smoothing must lie between 0 and 1, got 1.5"),
+        (["--train.optimizer", "admw"], "unknown train.optimizer 'admw' (did you mean 'adamw'?)"),
+        (["--train.schedule", "cosin"], "unknown train.schedule 'cosin' (did you mean 'cosine'?)"),
+        (["--trackers", "[wandbb]"], "unknown trackers 'wandbb' (did you mean 'wandb'?)"),
+        (["--data.name", "digit"], "(did you mean 'digits'?)"),
+        (["--data.augment", "ligth"], "(did you mean 'light'?)"),
+        (["--config", "digits/vit_nano_bais"], "(did you mean 'digits/vit_nano_bias'?)"),
+        (["--config"], "--config needs a value"),
+    ],
+)
+def test_a_wrong_word_is_refused_in_one_line(words: list[str], message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        parse_config(words)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "<class" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("train: {epochs: 3, lrr: 0.1}", "unknown config key 'train.lrr'"),
+        ("trian: {epochs: 3}", "unknown config key 'trian'"),
+        ("train: {distill: {techer: x}}", "(did you mean 'train.distill.teacher'?)"),
+        ("- 1\n- 2", "must hold keys and values, got a list"),
+        ("train: {epochs: [", "is not valid YAML"),
+        ("train: {epochs: many}", "train.epochs"),
+        ("train: 5", "got 5 for TrainConfig"),
+    ],
+)
+def test_a_wrong_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text(text)
+    with pytest.raises(ValueError) as caught:
+        parse_config(["--config", str(file)])
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--model.name", "vit_rpe_nano_patch2_9"], "(did you mean 'vit_rpe_nano_patch2_8'?)"),
+        (["--model.rpe", "ropee"], "(did you mean 'rope'?)"),
+        (["--model.rpe", "{name: bias, max_distence: 3}"], "max_distance"),
+        (["--model.img_size", "9"], "9"),
+        (["--model.args.num_classes", "3"], "model.args must not hold 'num_classes': it comes from the data"),
+        (["--model.args.nonsense", "3"], "nonsense"),
+        (["--model.img_size", "8", "--data.img_size", "16"], "model.img_size is 8 but data.img_size is 16"),
+    ],
+)
+def test_a_wrong_model_is_refused_before_the_data_are_read(words: list[str], message: str, monkeypatch) -> None:
+    from vit_rpe.training import run
+
+    monkeypatch.setattr(run, "build_data", lambda *args, **more: pytest.fail("the data were read"))
+    with pytest.raises(ValueError) as caught:
+        run.train(parse_config(words))
+    assert message in str(caught.value)
+
+
+def test_help_and_print_config(capsys) -> None:
+    for words in (["--help"], ["--config", "digits/vit_nano_bias", "-h"]):
+        with pytest.raises(SystemExit) as caught:
+            parse_config(words)
+        assert caught.value.code == 0
+        text = capsys.readouterr().out
+        assert text.startswith("usage: train.py [--config NAME_OR_FILE]")
+        assert "--train.epochs EPOCHS" in text
+        assert "Passes over the training images" in text
+    with pytest.raises(SystemExit) as caught:
+        parse_config(["--train.epochs", "9", "--print_config"])
+    assert caught.value.code == 0
+    printed = yaml.safe_load(capsys.readouterr().out)
+    assert printed["train"]["epochs"] == 9
+    assert printed["model"]["args"] == {"in_chans": 1}
+
+
+def test_the_printed_config_is_a_config(tmp_path: Path, capsys) -> None:
+    with pytest.raises(SystemExit):
+        parse_config(["--train.betas", "[0.8, 0.95]", "--output", "x", "--print_config"])
+    file = tmp_path / "printed.yaml"
+    file.write_text(capsys.readouterr().out)
+    assert parse_config(["--config", str(file)]) == parse_config(["--train.betas", "[0.8, 0.95]", "--output", "x"])
+
+
+def test_shipped_configs_are_found_by_name_and_by_path() -> None:
+    path = config_folder() / "digits" / "vit_nano_bias.yaml"
+    for name in ("digits/vit_nano_bias", "configs/digits/vit_nano_bias.yaml", str(path)):
+        assert find_config(name).samefile(path)
