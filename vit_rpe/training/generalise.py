@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -67,10 +68,10 @@ def accuracy_by_shift(
                 img_size=None,
                 device=device,
                 data_path=data_path,
-                change=lambda images, by=direction: shift_images(images, *by),
+                change=partial(shift_images, down=down, right=right),
                 change_model=change_model,
             )
-            for direction in directions
+            for down, right in directions
         ]
         results[shift] = sum(found) / len(found)
     return results
