@@ -12,6 +12,8 @@ Legend: B batch, H heads, D head width, Sq/Sk tokens of one axis, Pq/Pk grid tok
 
 from __future__ import annotations
 
+from math import prod
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -135,11 +137,10 @@ def axis_value_output(weights: Tensor, part: RelativeVectors, grid: TokenGrid) -
 
 def axis_rows(grid: TokenGrid, axis: int, values: Tensor) -> Tensor:
     """Give every grid token the row of its coordinate: (..., S_a, X) -> (..., P, X)."""
-    shape = values.shape
-    before, after = grid.size[:axis], grid.size[axis + 1 :]
-    values = values.reshape(*shape[:-2], *(1,) * len(before), shape[-2], *(1,) * len(after), shape[-1])
-    values = values.expand(*shape[:-2], *before, shape[-2], *after, shape[-1])
-    return values.reshape(*shape[:-2], grid.num_patches, shape[-1])
+    # Not a reshaped repetition: merging its strides would compare sizes, which may be symbols.
+    after = prod(grid.size[axis + 1 :])
+    coordinate = torch.arange(grid.num_patches, device=values.device) // after % grid.size[axis]
+    return values.index_select(-2, coordinate)
 
 
 def one_hot(grid: TokenGrid, axis: int, like: Tensor) -> Tensor:
