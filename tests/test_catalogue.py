@@ -40,9 +40,9 @@ def test_parameters_are_those_of_a_vit_small():
 
 def test_kernels_are_asked_for_what_they_can_do():
     rows = {row.name: row for row in catalogue()}
-    assert "sdpa" in rows["bias"].kernels
-    assert "eager" in rows["shaw"].kernels
-    assert "sdpa" not in rows["irpe"].kernels or "sdpa" in rows["none"].kernels
+    assert rows["bias"].kernels == "eager, sdpa"
+    assert "sdpa" not in rows["shaw"].kernels.split(", "), "its value term needs the attention weights"
+    assert "fold" in rows["bias_axial"].kernels.split(", ")
 
 
 def test_command_prints_all_encodings(capsys):
