@@ -45,6 +45,8 @@ def test_sizes_and_shifts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
         place = {"size": "8x8", "shift": "0"}[name]
         assert found["run", name, place] == pytest.approx(result.evaluation.top1)
     assert picture.stat().st_size > 5000
+    assert main([*command, "--resample"]) == 1
+    assert "--resample is for language models" in capsys.readouterr().err
     assert main([*command, "--label", "one", "two"]) == 1
     assert "one name a checkpoint: 1, got 2" in capsys.readouterr().err
 

@@ -77,8 +77,14 @@ def test_language_model(tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixt
     assert ("absolute", 4.0) not in found, "learned positions end at the trained length"
     assert ("absolute without position", 4.0) in found
     assert (tmp_path / "p.png").stat().st_size > 5000
-    assert main([*words, "--resample", "--factors", "4"]) == 0
-    assert {row["label"] for row in rows_of(tmp_path / "p.csv")} == {"relative", "absolute"}
+    assert main([*words, "--resample", "absolute", "--factors", "1", "4"]) == 0
+    found = {(row["label"], float(row["factor"])) for row in rows_of(tmp_path / "p.csv")}
+    assert found == {("relative", 1.0), ("relative", 4.0), ("absolute", 1.0)} | {
+        ("absolute resampled", factor) for factor in (1.0, 4.0)
+    }
+    capsys.readouterr()
+    assert main([*words, "--resample", "relativ"]) == 1
+    assert "did you mean 'relative'" in capsys.readouterr().err
 
 
 def test_resume_goes_on_with_the_best(tmp_path: Path, corpus: Path) -> None:

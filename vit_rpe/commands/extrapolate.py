@@ -9,10 +9,16 @@ from __future__ import annotations
 import argparse
 import csv
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from vit_rpe.suggest import unknown_name
+
 __all__ = ["add_arguments", "run"]
+
+Change = Callable[..., None]
+"""Takes a freshly loaded model, and ``length``."""
 
 LENGTHS = (0.5, 1, 2, 4, 8)
 SIZES = (0.5, 0.75, 1, 1.5, 2, 3, 4)
@@ -31,7 +37,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shifts", type=float, nargs="*", default=SHIFTS, metavar="S", help=f"shifts, shares of a side {SHIFTS}"
     )
-    parser.add_argument("--resample", action="store_true", help="language models: resample to each length before it")
+    parser.add_argument(
+        "--resample",
+        nargs="*",
+        metavar="LABEL",
+        help="also draw these language models (no label: all) after set_length, which resamples tables and embeddings",
+    )
     parser.add_argument("--without-position", action="store_true", help="also draw each model with position removed")
     parser.add_argument("--data.path", dest="data_path", metavar="PATH", help="where the data lie")
     parser.add_argument("--device", choices=("auto", "cpu"), default="auto")
@@ -45,17 +56,23 @@ def run(args: argparse.Namespace) -> None:
     labels = args.label or [_name(path) for path in args.checkpoint]
     if len(labels) != len(args.checkpoint):
         raise ValueError(f"--label needs one name a checkpoint: {len(args.checkpoint)}, got {len(labels)}")
-    rows: list[dict[str, Any]] = []
-    for label, path in zip(labels, args.checkpoint, strict=True):
-        folder = find_checkpoint(path)
-        language = read_info(folder).preprocessing.get("kind") == "text"
-        for removed in (False, True) if args.without_position else (False,):
-            name = f"{label} without position" if removed else label
-            found = list((_language_rows if language else _image_rows)(args, folder, removed))
-            rows += [{"label": name, "checkpoint": str(folder), **row} for row in found]
-            _print(name, found)
-    if len({row["measure"] for row in rows}) > 1:
+    if len(set(labels)) < len(labels):
+        raise ValueError(f"two models have one label, tell them apart with --label: {', '.join(labels)}")
+    for label in args.resample or ():
+        if label not in labels:
+            raise unknown_name("label in --resample", label, labels)
+    folders = [find_checkpoint(path) for path in args.checkpoint]
+    kinds = {read_info(folder).preprocessing.get("kind") == "text" for folder in folders}
+    if len(kinds) > 1:
         raise ValueError("language and image models do not go on one plot: call the command once for each kind")
+    if args.resample is not None and kinds == {False}:
+        raise ValueError("--resample is for language models: an image model is resampled to every size anyway")
+    rows: list[dict[str, Any]] = []
+    for label, folder in zip(labels, folders, strict=True):
+        for suffix, change in _variants(args, label).items():
+            found = list((_language_rows if kinds == {True} else _image_rows)(args, folder, change))
+            rows += [{"label": label + suffix, "checkpoint": str(folder), **row} for row in found]
+            _print(label + suffix, found)
     output = Path(args.output)
     output.parent.mkdir(parents=True, exist_ok=True)
     with output.with_suffix(".csv").open("w", newline="") as file:
@@ -66,20 +83,24 @@ def run(args: argparse.Namespace) -> None:
     print(f"wrote {output} and {output.with_suffix('.csv')}")
 
 
-def _language_rows(args: argparse.Namespace, folder: Path, removed: bool) -> Iterator[dict[str, Any]]:
+def _variants(args: argparse.Namespace, label: str) -> dict[str, Change]:
+    """What is drawn of one checkpoint: what its label gets behind it, and what is done to the model first."""
     from vit_rpe.models.ablate import remove_position
+
+    variants: dict[str, Change] = {"": lambda model, length: None}
+    if args.resample is not None and (not args.resample or label in args.resample):
+        variants[" resampled"] = lambda model, length: model.set_length(length)
+    if args.without_position:
+        variants[" without position"] = lambda model, length: remove_position(model)
+    return variants
+
+
+def _language_rows(args: argparse.Namespace, folder: Path, change: Change) -> Iterator[dict[str, Any]]:
     from vit_rpe.training.checkpoint import read_info
     from vit_rpe.training.lengths import bits_by_length
 
     native = read_info(folder).preprocessing["length"]
     places = [max(1, round(native * factor)) for factor in args.factors or LENGTHS]
-
-    def change(model: Any, length: int) -> None:
-        if args.resample:
-            model.set_length(length)
-        if removed:
-            remove_position(model)
-
     found = bits_by_length(folder, places, device=_device(args), data_path=args.data_path, change=change)
     for place, bits in found.items():
         yield {
@@ -88,8 +109,7 @@ def _language_rows(args: argparse.Namespace, folder: Path, removed: bool) -> Ite
         }
 
 
-def _image_rows(args: argparse.Namespace, folder: Path, removed: bool) -> Iterator[dict[str, Any]]:
-    from vit_rpe.models.ablate import remove_position
+def _image_rows(args: argparse.Namespace, folder: Path, change: Change) -> Iterator[dict[str, Any]]:
     from vit_rpe.training.checkpoint import load_checkpoint
     from vit_rpe.training.generalise import accuracy_by_shift, accuracy_by_size
 
@@ -98,8 +118,8 @@ def _image_rows(args: argparse.Namespace, folder: Path, removed: bool) -> Iterat
     patch = loaded.model.patch_embed.patch_size  # type: ignore[union-attr]
     sizes = {_nearest(side, patch, factor): factor for factor in args.factors or SIZES}  # type: ignore[arg-type]
     shifts = {round(share * side[1]): share for share in args.shifts}
-    keep: Callable[[Any], None] = remove_position if removed else lambda model: None
-    options: dict[str, Any] = {"device": _device(args), "data_path": args.data_path, "change_model": keep}
+    options: dict[str, Any] = {"device": _device(args), "data_path": args.data_path}
+    options["change_model"] = partial(change, length=0)  # images have a size, which the loader gives the model
     for size, accuracy in accuracy_by_size(folder, list(sizes), **options).items():
         place = "x".join(map(str, size)) if isinstance(size, tuple) else size
         factor = size[1] / side[1] if isinstance(size, tuple) else size / side[1]
