@@ -66,7 +66,8 @@ def plot_signed(
         extent: left, right, bottom and top in offsets, as matplotlib takes it; None for plain matrices.
     """
     columns = max(map(len, rows))
-    figure = new_figure(max(4.6, 1.35 * columns + 1.6), 1.35 * len(rows) + 0.9)
+    shape = rows[0][0][1].shape[0] / rows[0][0][1].shape[1]
+    figure = new_figure(max(4.6, 1.35 * columns + 1.6), max(1.3 * shape, 0.5) * len(rows) + 0.9)
     axes = panels(figure, len(rows), columns)
     limit = largest(value for row in rows for _, value in row)
     drawn: Any = None

@@ -119,7 +119,8 @@ def plot_overlays(
         marked: grid position of the query, outlined.
     """
     columns = max(map(len, rows))
-    figure = new_figure(max(4.6, 1.35 * columns + 0.5), 1.45 * len(rows) + 0.6)
+    shape = pixels.shape[-2] / pixels.shape[-1]
+    figure = new_figure(max(4.6, 1.35 * columns + 0.5), (1.3 * shape + 0.15) * len(rows) + 0.7)
     axes = panels(figure, len(rows), columns)
     for index, row in enumerate(rows):
         picture = as_picture(pixels[index])
