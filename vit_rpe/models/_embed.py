@@ -11,6 +11,8 @@ from vit_rpe.absolute import resample_embedding, sincos_embedding
 from vit_rpe.geometry import TokenGrid
 from vit_rpe.models._remember import remember_input_size
 
+torch.fx.wrap("sincos_embedding")
+
 if TYPE_CHECKING:
     from vit_rpe.models.vit import VisionTransformer
 

@@ -6,12 +6,25 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from timm.models import register_notrace_module
 from torch import Tensor
 
-from vit_rpe.encodings import Spec, create_encoding, encoding_options, parse_specs
+from vit_rpe.encodings import (
+    CombinedEncoding,
+    Spec,
+    create_encoding,
+    encoding_class,
+    encoding_options,
+    list_encodings,
+    parse_specs,
+)
 from vit_rpe.geometry import Device, TokenGrid
 from vit_rpe.layers import geometry_mask
 from vit_rpe.terms import PositionTerms
+
+for _name in list_encodings():
+    register_notrace_module(encoding_class(_name))
+register_notrace_module(CombinedEncoding)
 
 Specs = list[dict[str, Any]]
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import torch
 from timm.layers import PatchDropoutWithIndices, PatchEmbed, calculate_drop_path_rates
+from timm.models import register_notrace_function, register_notrace_module
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -32,6 +33,11 @@ from vit_rpe.models._position import mask_terms, split_by_lifetime
 from vit_rpe.models._weights import draw_weights, undecayed
 from vit_rpe.suggest import unknown_name
 from vit_rpe.terms import PositionTerms, combine
+
+# what position needs is no graph of tensors: FX tracers take these as single steps
+register_notrace_module(RelativeMultiheadAttention)
+register_notrace_function(combine)
+register_notrace_function(mask_terms)
 
 
 class VisionTransformer(nn.Module):
