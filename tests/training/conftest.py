@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,13 @@ TINY = [
 @pytest.fixture(autouse=True)
 def _fresh_accelerate() -> Iterator[None]:
     """Accelerate keeps precision and processes in singletons; every test starts without them."""
+    forget_processes()
     yield
+    forget_processes()
+
+
+def forget_processes() -> None:
+    """Let the next run find out anew how many processes there are, and of what precision it is."""
     for state in (AcceleratorState, GradientState, PartialState):
         state._reset_state()
 
@@ -72,6 +79,8 @@ def in_child(work: Callable[[], object]) -> int:
         status = 70
         try:
             status = int(work() or 0)  # type: ignore[call-overload]
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(status)
     _, ended = os.waitpid(child, 0)

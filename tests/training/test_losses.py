@@ -63,5 +63,7 @@ def test_distillation_from_a_distribution(temperature: float) -> None:
 
 def test_distillation_from_decisions() -> None:
     ours, theirs = torch.randn(4, 3), torch.randn(4, 3)
-    expected = -sum(_log_softmax(row)[int(other.argmax())] for row, other in zip(ours.tolist(), theirs, strict=True)) / 4
+    expected = (
+        -sum(_log_softmax(row)[int(other.argmax())] for row, other in zip(ours.tolist(), theirs, strict=True)) / 4
+    )
     assert float(distillation_loss(ours, theirs, DistillConfig(hard=True))) == pytest.approx(float(expected), rel=1e-5)

@@ -12,7 +12,11 @@ from timm.utils import ModelEmaV3
 
 from tests.training.conftest import state_of
 
-PLAIN = ("--model.args={in_chans: 1, depth: 2, embed_dim: 24, num_heads: 3}", "--train.optimizer=sgd", "--train.epochs=2")
+PLAIN = (
+    "--model.args={in_chans: 1, depth: 2, embed_dim: 24, num_heads: 3}",
+    "--train.optimizer=sgd",
+    "--train.epochs=2",
+)
 
 
 def _weights(folder: Path) -> dict[str, torch.Tensor]:
