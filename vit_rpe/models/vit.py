@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import torch
-from timm.layers import PatchDropoutWithIndices, PatchEmbed, calculate_drop_path_rates
+from timm.layers import PatchDropoutWithIndices, calculate_drop_path_rates
 from timm.models import register_notrace_function, register_notrace_module
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -29,6 +29,7 @@ from vit_rpe.models._freeze import freeze_positions, unfreeze_positions
 from vit_rpe.models._head import build_head, pool_tokens, reset_head
 from vit_rpe.models._intermediates import collect_intermediates, prune_blocks
 from vit_rpe.models._loading import after_load, before_load
+from vit_rpe.models._patches import Patches
 from vit_rpe.models._position import mask_terms, split_by_lifetime
 from vit_rpe.models._weights import draw_weights, undecayed
 from vit_rpe.suggest import unknown_name
@@ -120,7 +121,7 @@ class VisionTransformer(nn.Module):
         norm_eps: float | None = None,
         act_layer: LayerType = None,
         mlp_layer: str | Callable[..., nn.Module] = "mlp",
-        embed_layer: Callable[..., Any] = PatchEmbed,
+        embed_layer: Callable[..., Any] = Patches,
         device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
