@@ -50,7 +50,7 @@ function meanRow(rows) {
 }
 
 const onPatches = (row) => row.subarray(grid.prefix);
-const share = (value) => `${(100 * value).toPrecision(value > 0 ? 2 : 1)} %`;
+const share = (value) => `${(100 * value).toPrecision(value > 0 ? 2 : 1)}\u00a0%`;
 
 function queryName() {
   if (state.query === "mean") return "all patches (mean)";
@@ -83,7 +83,7 @@ function showControls(heads) {
   }
   find("head").value = state.head;
   document.querySelector(`input[name="mode"][value="${state.mode}"]`).checked = true;
-  find("query-name").textContent = queryName();
+  find("query-name").textContent = queryName().startsWith("patch") ? queryName() : "";
   find("query-mean").setAttribute("aria-pressed", state.query === "mean");
   find("query-class").setAttribute("aria-pressed", state.query === 0 && data.classToken);
   find("stage-title").textContent = data.names[state.image];
@@ -125,7 +125,7 @@ function showHeads(rows) {
   tiles(find("heads"), rows.length).forEach(([canvas, label], head) => {
     const values = onPatches(rows[head]), top = largest(values);
     drawValues(canvas, values, grid.rows, grid.columns, data.colours.attention, 0, top || 1);
-    label.textContent = `head ${head}: to ${share(top)}`;
+    label.textContent = `head ${head}, max ${share(top)}`;
   });
 }
 
