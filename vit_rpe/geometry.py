@@ -78,12 +78,17 @@ class TokenGrid:
     def axis_positions(self, axis: int, device: Device = None) -> Tensor:
         """Lattice coordinates along one axis, int64 (S,)."""
         start, step = self.origin[axis], self.steps[axis]
-        return torch.arange(self.size[axis], device=device) * step + start
+        return torch.arange(start, start + self.size[axis] * step, step, device=device)
 
     def positions(self, device: Device = None) -> Tensor:
         """Lattice coordinate of every grid token in sequence order, int64 (P, n)."""
         axes = [self.axis_positions(axis, device) for axis in range(self.ndim)]
         return torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1).reshape(-1, self.ndim)
+
+
+def axis_grid(grid: TokenGrid, axis: int) -> TokenGrid:
+    """One axis of a grid as a 1-D grid without prefix tokens."""
+    return TokenGrid((grid.size[axis],), offset=(grid.origin[axis],), stride=(grid.steps[axis],))
 
 
 def check_same_axes(q: TokenGrid, k: TokenGrid) -> None:

@@ -12,20 +12,20 @@ from torch import nn
 from vit_rpe.encodings._base import (
     Card,
     PositionEncoding,
-    at_least_float32,
     check_choice,
     per_axis,
     register,
 )
 from vit_rpe.encodings._relative import (
     PREFIX_CHOICES,
-    clipped_index,
+    offset_table,
     prefix_entries,
     prefix_parameter,
     resample_on_load,
 )
-from vit_rpe.geometry import Device, TokenGrid
+from vit_rpe.geometry import Device, TokenGrid, axis_grid
 from vit_rpe.terms import AxisBias, PositionTerms
+from vit_rpe.toeplitz import spread
 
 
 @register(
@@ -74,8 +74,8 @@ class AxialBias(PositionEncoding):
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
         parts = []
         for axis, distance in enumerate(self.max_distance):
-            table = at_least_float32(getattr(self, f"table_{axis}"))
-            index = clipped_index(q, k, axis, distance, table.device)
-            parts.append(AxisBias(table.index_select(1, index.flatten()).reshape(-1, *index.shape), axis))
+            along_q, along_k = axis_grid(q, axis), axis_grid(k, axis)
+            table = offset_table(getattr(self, f"table_{axis}"), along_q, along_k, (distance,))
+            parts.append(AxisBias(spread(table, along_q, along_k), axis))
         prefix = prefix_entries(self.prefix_bias, q, k)
         return PositionTerms(axis_bias=tuple(parts), prefix_bias=prefix, grids=(q, k))

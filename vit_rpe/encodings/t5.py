@@ -18,13 +18,12 @@ from torch import Tensor, nn
 from vit_rpe.encodings._base import Card, PositionEncoding, at_least_float32, check_choice, register
 from vit_rpe.encodings._relative import (
     PREFIX_CHOICES,
-    clipped_index,
     prefix_entries,
     prefix_parameter,
 )
-from vit_rpe.geometry import Device, TokenGrid
+from vit_rpe.geometry import Device, TokenGrid, axis_grid
 from vit_rpe.terms import AxisBias, PositionTerms
-from vit_rpe.toeplitz import offset_range
+from vit_rpe.toeplitz import offset_range, spread
 
 
 def t5_bucket(offset: int, num_buckets: int, max_distance: int, bidirectional: bool) -> int:
@@ -118,16 +117,15 @@ class T5Bias(PositionEncoding):
         for parameter in self.parameters():
             nn.init.trunc_normal_(parameter, std=self.init_std)
 
-    def bucket_index(self, q: TokenGrid, k: TokenGrid, axis: int, device: Device = None) -> Tensor:
-        """Bucket of every pair along one axis, int64 (Sq, Sk)."""
-        offset = clipped_index(q, k, axis, self.max_distance, device)
-        return torch.tensor(self.buckets, device=offset.device)[offset]
-
     def offset_buckets(self, q: TokenGrid, k: TokenGrid, axis: int, device: Device = None) -> Tensor:
         """Bucket of every offset along one axis, int64 (R,)."""
         low, count = offset_range(q, k, axis)
-        offset = (torch.arange(count, device=device) + low).clamp(-self.max_distance, self.max_distance)
-        return torch.tensor(self.buckets, device=device)[offset + self.max_distance]
+        farthest = self.max_distance
+        if type(low) is int and type(count) is int:
+            held = (max(-farthest, min(farthest, offset)) for offset in range(low, low + count))
+            return torch.tensor([self.buckets[offset + farthest] for offset in held], device=device)
+        offset = (torch.arange(count, device=device) + low).clamp(-farthest, farthest)
+        return torch.tensor(self.buckets, device=device)[offset + farthest]
 
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
         prefix = prefix_entries(self.prefix_bias, q, k)
@@ -139,8 +137,8 @@ class T5Bias(PositionEncoding):
         parts = []
         for axis in range(q.ndim):
             table = at_least_float32(getattr(self, f"table_{axis}"))
-            rows = self.bucket_index(q, k, axis, table.device)
-            parts.append(AxisBias(table.index_select(1, rows.flatten()).reshape(-1, *rows.shape), axis))
+            table = table.index_select(1, self.offset_buckets(q, k, axis, table.device))
+            parts.append(AxisBias(spread(table, axis_grid(q, axis), axis_grid(k, axis)), axis))
         return PositionTerms(axis_bias=tuple(parts), prefix_bias=prefix, grids=(q, k))
 
 
