@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tests.encodings.build import SCALE, build, inputs, names_and_axes, output, variants
+from tests.oracles import ORACLES
 from vit_rpe.attention import position_logits
 from vit_rpe.encodings import list_encodings, resized
 from vit_rpe.geometry import TokenGrid
@@ -56,8 +57,8 @@ def test_only_what_runs_over_offsets_changes(name: str, axes: int) -> None:
 def test_offset_zero_is_kept(name: str, axes: int) -> None:
     encoding = build(name, TokenGrid(OLD[axes]))
     other = resized(encoding, TokenGrid(NEW[axes]))
-    if name in ("fire", "cpb"):
-        return  # relative to the native size by definition; nothing of theirs is resampled
+    if getattr(ORACLES[name], "NATIVE_SIZE_COUNTS", False):
+        return
     point = TokenGrid((1,) * axes)
     q, k, _ = inputs(point, point)
     before, after = (position_logits(q, k, found(point, point), SCALE) for found in (encoding, other))

@@ -12,6 +12,7 @@ CHANGES: dict = {
     "hidden": [{"hidden": 7}, {"hidden": 6, "mode": "log"}],
     "prefix": [{"prefix": "learned", "hidden": 7}],
 }
+NATIVE_SIZE_COUNTS = True  # its coordinates are fractions of it
 
 
 def coordinate(delta: int, mode: str, size: int) -> float:

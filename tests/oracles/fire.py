@@ -10,6 +10,8 @@ from tests.oracles._pair import Answer, Pair
 from vit_rpe.encodings import PositionEncoding
 
 CHANGES: dict = {"causal": [{"causal": True}]}
+OFFSET_IS_ALL = False  # where in the lattice the query is decides what it divides by
+NATIVE_SIZE_COUNTS = True
 
 
 def refuses(options: dict, native, q_grid, k_grid) -> bool:
