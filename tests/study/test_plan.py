@@ -77,7 +77,7 @@ def test_bad_files(tmp_path, text, message):
 def test_shipped_studies_are_valid():
     from vit_rpe.training.shipped import list_configs
 
-    studies = [name for name in list_configs() if name.startswith("study/")]
+    studies = list_configs(studies=True)
     assert "study/digits" in studies
     for name in studies:
         study = read_study(name)

@@ -98,7 +98,7 @@ def read_study(path: str | Path) -> StudyConfig:
     Raises:
         ValueError: no such file, an unknown key, a repeated label, or a baseline that is no variant.
     """
-    file = find_config(str(path))
+    file = find_config(str(path), study=True)
     content = yaml.safe_load(file.read_text())
     if not isinstance(content, dict):
         raise ValueError(f"{file} must hold keys and values, got a {type(content).__name__}")

@@ -19,23 +19,25 @@ def config_folder() -> Path:
     return inside if inside.is_dir() else package.parent / "configs"
 
 
-def list_configs() -> list[str]:
-    """Names of the shipped training configs, for example ``digits/vit_nano_bias`` (studies have their own kind)."""
+def list_configs(*, studies: bool = False) -> list[str]:
+    """Names of the shipped training configs, for example ``digits/vit_nano_bias``, or of the studies."""
     folder = config_folder()
     names = (path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
-    return sorted(name for name in names if not name.startswith("study/"))
+    return sorted(name for name in names if name.startswith("study/") == studies)
 
 
-def find_config(name: str) -> Path:
-    """The file of a config given by path or by shipped name.
+def find_config(name: str, *, study: bool = False) -> Path:
+    """The file of a config (or study) given by path or by shipped name.
 
     Raises:
-        ValueError: there is no such file and no shipped config of that name.
+        ValueError: there is no such file and none of that name is shipped.
     """
     path = Path(name)
     if path.is_file():
         return path
     shipped = name.removeprefix("configs/").removesuffix(".yaml")
-    if shipped in list_configs():
+    known = list_configs(studies=study)
+    if shipped in known:
         return config_folder() / f"{shipped}.yaml"
-    raise unknown_name("config (no such file, no shipped config of that name)", shipped, list_configs())
+    kind = "study" if study else "config"
+    raise unknown_name(f"{kind} (no such file, no shipped {kind} of that name)", shipped, known)
