@@ -7,6 +7,7 @@ import importlib
 import json
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +48,8 @@ def trained(colours: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = ["--model.args={depth: 1, embed_dim: 24, num_heads: 3}", "--data.name=folder", f"--data.path={colours}"]
     words += ["--train.epochs=12", "--train.lr=0.01", "--train.warmup_epochs=1", "--data.batch_size=16"]
     words += ["--train.device=cpu", f"--output={output}"]
-    with pytest.MonkeyPatch.context() as patch, pytest.warns(UserWarning, match="1"):
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("always")
         patch.setattr("vit_rpe.training.run.draw_pictures", lambda session, result: [])
         assert main(["train", *words]) == 0
     return output
@@ -120,6 +122,7 @@ def test_train_py_is_the_same_command() -> None:
 
 def test_classes_keep_one_order_everywhere(trained: Path) -> None:
     """Train has 0, 1, 2, 10 and validation lacks 1: the map is that of training, and travels with the checkpoint."""
+    assert "warning: " in (trained / "log.txt").read_text()
     config = json.loads((trained / "last" / "config.json").read_text())
     assert config["class_names"] == ["0", "1", "2", "10"]
 

@@ -73,7 +73,7 @@ def assert_same_state(first: Path, second: Path) -> None:
 
 
 def in_child(work: Callable[[], object]) -> int:
-    """Run ``work`` in a forked child, which ends without cleaning up; returns its exit status, negative for a signal."""
+    """Run ``work`` in a forked child that ends without cleaning up; returns its status, negative for a signal."""
     child = os.fork()
     if child == 0:
         status = 70

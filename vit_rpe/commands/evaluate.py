@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["add_arguments", "run"]
 
@@ -40,6 +43,14 @@ def image_size(words: list[int] | None) -> tuple[int, int] | None:
     if len(words) > 2 or min(words) < 1:
         raise ValueError(f"--img-size takes a side, or height and width, in pixels; got {words}")
     return (words[0], words[-1])
+
+
+def choose_device(word: str) -> torch.device:
+    """The device of ``--device``: ``auto`` takes an accelerator if there is one."""
+    import torch
+
+    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return torch.device("cpu") if word == "cpu" or found is None else found
 
 
 def run(args: argparse.Namespace) -> None:
@@ -95,8 +106,6 @@ def run(args: argparse.Namespace) -> None:
 def _evaluate(args: argparse.Namespace, loaded: Any) -> tuple[Any, str]:
     from dataclasses import replace
 
-    import torch
-
     from vit_rpe.data import DataConfig, eval_loader, rebuild_data
     from vit_rpe.training.evaluation import evaluate
 
@@ -114,9 +123,7 @@ def _evaluate(args: argparse.Namespace, loaded: Any) -> tuple[Any, str]:
         raise ValueError(
             f"the data have the classes {_some(bundle.class_names)}, the checkpoint has {_some(loaded.class_names)}"
         )
-    device = torch.device("cpu")
-    if args.device == "auto" and torch.accelerator.is_available():
-        device = torch.accelerator.current_accelerator()
+    device = choose_device(args.device)
     samples = bundle.val if args.split == "val" else bundle.train
     result = evaluate(
         loaded.model.to(device),

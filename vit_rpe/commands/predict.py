@@ -46,16 +46,14 @@ def run(args: argparse.Namespace) -> None:
     """Predict and print."""
     import torch
 
-    from vit_rpe.commands.evaluate import image_size
+    from vit_rpe.commands.evaluate import choose_device, image_size
     from vit_rpe.training.checkpoint import load_checkpoint
 
     if args.top < 1 or args.batch_size < 1:
         raise ValueError(f"--top and --batch-size must be at least 1, got {args.top} and {args.batch_size}")
     files = image_files(args.images)
     loaded = load_checkpoint(args.checkpoint, img_size=image_size(args.img_size))
-    device = torch.device("cpu")
-    if args.device == "auto" and torch.accelerator.is_available():
-        device = torch.accelerator.current_accelerator()
+    device = choose_device(args.device)
     model = loaded.model.to(device)
     longest = max(len(str(file)) for file in files)
     for start in range(0, len(files), args.batch_size):
@@ -70,4 +68,4 @@ def run(args: argparse.Namespace) -> None:
                 classes_found = [{"class": name, "probability": chance} for name, chance in found]
                 print(json.dumps({"image": str(file), "classes": classes_found}))
             else:
-                print(f"{str(file):<{longest}}  " + "  ".join(f"{name} {chance:.1%}" for name, chance in found))
+                print(f"{file!s:<{longest}}  " + "  ".join(f"{name} {chance:.1%}" for name, chance in found))

@@ -35,7 +35,7 @@ def _check_train(train: TrainConfig) -> None:
         _within(f"train.{name}", getattr(train, name), 0, 1)
     _within("train.distill.weight", train.distill.weight, 0, 1)
     _at_least("train.distill.temperature", train.distill.temperature, 0, strict=True)
-    optimizers = timm.optim.list_optimizers()
+    optimizers = [str(name) for name in timm.optim.list_optimizers()]
     if train.optimizer.lower() not in optimizers:
         raise unknown_name("train.optimizer", train.optimizer, optimizers)
     if train.schedule not in SCHEDULES:

@@ -151,6 +151,6 @@ def load_checkpoint(path: str | Path, *, img_size: int | tuple[int, int] | None 
         raise ValueError(f"img_size={img_size}, but the model in {folder} takes text")
     if img_size is not None:
         size = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
-        model.set_input_size(img_size=size)
+        model.set_input_size(img_size=size)  # type: ignore[operator]
         preprocessing = {**preprocessing, "img_size": size}
     return LoadedCheckpoint(model.eval(), info, read_treatment(preprocessing), folder)

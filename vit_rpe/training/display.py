@@ -23,6 +23,7 @@ class Display:
     def __init__(self, log: Path | None = None, *, quiet: bool = False) -> None:
         self.log = log
         self.quiet = quiet
+        self._waiting: list[str] = []
         self.console = Console(quiet=quiet, highlight=False, soft_wrap=True)
         self._bar = Progress(
             TextColumn("epoch {task.fields[epoch]}"),
@@ -56,10 +57,14 @@ class Display:
         self.keep(text)
 
     def keep(self, text: str) -> None:
-        """Only keep a line."""
-        if self.log is not None and not self.quiet:
+        """Only keep a line; it waits until the log's folder exists."""
+        if self.log is None or self.quiet:
+            return
+        self._waiting.append(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}\n")
+        if self.log.parent.is_dir():
             with self.log.open("a") as file:
-                file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}\n")
+                file.writelines(self._waiting)
+            self._waiting.clear()
 
     def show(self, *, done: int, total: int, epoch: str, loss: float, accuracy: float, lr: float, speed: float) -> None:
         """Move the bar: updates done of the whole run, and the numbers beside it."""

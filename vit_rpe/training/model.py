@@ -83,7 +83,7 @@ def plan_model(config: ModelConfig, data: DataConfig) -> ModelPlan:
     with torch.device("meta"):
         model = _create(config.name, args)
     if size is None:
-        size = tuple(model.pretrained_cfg["input_size"][1:])
+        size = tuple(model.pretrained_cfg["input_size"][1:])  # type: ignore[index]
     return ModelPlan(config.name, args, _pair(size), int(args.get("in_chans", 3)))
 
 

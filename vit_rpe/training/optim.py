@@ -48,7 +48,7 @@ def parameter_groups(
         trainable parameter is in one group.
     """
     model = unwrapped(model)
-    named = getattr(model, "no_weight_decay", set)()
+    named: set[str] = getattr(model, "no_weight_decay", set)()
     if layer_decay is None:
         return param_groups_weight_decay(model, weight_decay, no_weight_decay_list=named, fallback_no_weight_decay=True)
     return param_groups_layer_decay(
@@ -63,7 +63,7 @@ def parameter_groups(
 def make_optimizer(model: nn.Module, config: TrainConfig) -> Optimizer:
     """The optimiser of a config over ``parameter_groups``."""
     groups = parameter_groups(model, weight_decay=config.weight_decay, layer_decay=config.layer_decay)
-    betas = {} if config.betas is None else {"betas": tuple(config.betas)}
+    betas: dict[str, Any] = {} if config.betas is None else {"betas": tuple(config.betas)}
     return timm.optim.create_optimizer_v2(
         groups, opt=config.optimizer, lr=config.lr, momentum=config.momentum, weight_decay=0.0, **betas
     )

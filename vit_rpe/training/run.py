@@ -62,11 +62,12 @@ def train(config: RunConfig) -> RunResult:
     resumed = find_resumed(config, folder)
     stretched = None if resumed is None else check_epochs(config, resumed)
     seed_everything(config.train.seed)
-    bundle = build_data(config.data, img_size=plan.img_size, in_chans=plan.in_chans, seed=config.train.seed)
     display = Display(folder / "log.txt", quiet=not accelerator.is_main_process)
-    if accelerator.is_main_process:
-        _open_folder(folder, config)
     with _warnings_on(display):
+        with accelerator.main_process_first():  # which downloads, if asked to
+            bundle = build_data(config.data, img_size=plan.img_size, in_chans=plan.in_chans, seed=config.train.seed)
+        if accelerator.is_main_process:
+            _open_folder(folder, config)
         model, model_args = build_model(plan, config.model, bundle)
         session = build_session(config, accelerator, bundle, model, model_args, folder)
         _announce(session, plan, display)
@@ -120,7 +121,7 @@ def _warnings_on(display: Display) -> Iterator[None]:
     """Show our own warnings as one line each, and keep them in the log."""
     before = warnings.showwarning
 
-    def show(message, category, filename, lineno, file=None, line=None):  # type: ignore[no-untyped-def]
+    def show(message, category, filename, lineno, file=None, line=None):
         if issubclass(category, UserWarning) and "vit_rpe" in filename:
             display.say(f"warning: {message}")
         else:

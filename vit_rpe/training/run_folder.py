@@ -70,7 +70,7 @@ def _git(*words: str) -> str | None:
 
 def write_versions(folder: Path) -> None:
     """Write ``versions.json``: Python, packages, platform, and the git revision of the source if it has one."""
-    packages = {}
+    packages: dict[str, str | None] = {}
     for name in _PACKAGES:
         try:
             packages[name] = importlib.metadata.version(name)

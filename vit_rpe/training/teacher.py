@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import timm
 import timm.data
@@ -62,7 +63,7 @@ def _load(model: nn.Module, file: Path) -> None:
     """Load a file of weights without running code from it."""
     try:
         if file.suffix == ".safetensors":
-            weights = load_file(file)
+            weights: dict[str, Any] = dict(load_file(file))
         else:
             weights = torch.load(file, map_location="cpu", weights_only=True)
         model.load_state_dict(weights.get("state_dict", weights))
@@ -92,7 +93,7 @@ def build_teacher(
             raise ValueError(f"train.distill.teacher {config.teacher!r} is no folder and no timm model{hint}")
         if not config.pretrained and config.checkpoint is None:
             raise ValueError("a teacher given by name needs train.distill.pretrained or train.distill.checkpoint")
-        size = {"num_classes": num_classes, "in_chans": student.in_chans}
+        size: dict[str, Any] = {"num_classes": num_classes, "in_chans": student.in_chans}
         model = timm.create_model(config.teacher, pretrained=config.pretrained, **size)
         if config.checkpoint is not None:
             _load(model, Path(config.checkpoint))
