@@ -103,3 +103,22 @@ def test_loading_leaves_the_global_random_state_alone():
     epochs(equal_images("deit"), DataConfig(batch_size=4))
     assert torch.equal(before[0], torch.get_rng_state())
     assert (before[1] == np.random.get_state()[1]).all()  # noqa: NPY002
+
+
+def test_both_generators_follow_the_key():
+    from vit_rpe.data.draws import KeyedRandom
+
+    def draws(*key):
+        keyed.move_to(*key)
+        return keyed.numpy.random(), float(keyed.numpy.integers(2**31)), keyed.python.random()
+
+    keyed = KeyedRandom()
+    keys = [(seed, epoch, index) for seed in range(3) for epoch in range(3) for index in range(30)]
+    first = [draws(*key) for key in keys]
+    keyed = KeyedRandom()
+    assert [draws(*key) for key in reversed(keys)] == first[::-1]
+    for column in range(3):
+        assert len({row[column] for row in first}) == len(keys)
+    uniform = np.array([[row[0], row[2]] for row in first])
+    assert np.abs(uniform.mean(0) - 0.5).max() < 0.07  # 270 draws: 4 standard deviations
+    assert abs(np.corrcoef(uniform.T)[0, 1]) < 0.25

@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from vit_rpe.data import BadImageError, DataConfig, Preprocessing, build_data
+from vit_rpe.data import BadImageError, DataConfig, Preprocessing, build_data, rebuild_data
 
 from .image_files import speckle, write_class_folders
 
@@ -61,6 +61,19 @@ def test_prediction_equals_evaluation_equals_untouched_training(tmp_path):
     for samples in (bundle.train, bundle.val):
         image, _ = samples[1]
         torch.testing.assert_close(bundle.preprocessing(samples.images.image(1)), bundle.to_device_batch(image, "cpu"))
+
+
+def test_a_trained_model_keeps_its_own_treatment(tmp_path):
+    """Other data do not bring their own crop, statistics or augmentation."""
+    write_class_folders(tmp_path, {"a": 4, "b": 4}, size=(23, 31))
+    config = DataConfig(name="folder", path=str(tmp_path), augment="light")
+    own = treatment(crop_pct=0.6, interpolation="nearest")
+    bundle = rebuild_data(config, own)
+    assert bundle.preprocessing == own
+    for samples in (bundle.train, bundle.val):
+        torch.testing.assert_close(own(samples.images.image(1)), bundle.to_device_batch(samples[1][0], "cpu"))
+    with pytest.raises(ValueError, match="gives text, the model takes images"):
+        rebuild_data(DataConfig(name="text", path=str(tmp_path)), own)
 
 
 def test_statistics_follow_the_channels():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .augment import Augmentation
 from .bad_images import BadImages
 from .bundle import DataBundle
@@ -38,6 +40,10 @@ def build_data(config: DataConfig, *, img_size: tuple[int, int] | None, in_chans
         )
     source = SOURCES[config.name](config)
     preprocessing = build_preprocessing(config, source, img_size=img_size, in_chans=in_chans)
+    return _bundle(config, source, preprocessing, seed=seed)
+
+
+def _bundle(config: DataConfig, source: DataSource, preprocessing: Preprocessing, *, seed: int) -> DataBundle:
     train, val, words = _splits(config, source)
     bundle = DataBundle(
         train=ImageSamples(train, Augmentation(config.augment, preprocessing), seed=seed, replace_bad=True),
@@ -52,8 +58,8 @@ def build_data(config: DataConfig, *, img_size: tuple[int, int] | None, in_chans
 
 
 def rebuild_data(config: DataConfig, treatment: Preprocessing | TextTreatment, *, seed: int = 0) -> DataBundle:
-    """The data of ``config`` as a trained model takes them: at its image size, or with its vocabulary and
-    length.
+    """The data of ``config`` for a trained model: images with its own treatment, whatever their source would
+    take, and without augmentation in the training split either; or text with its vocabulary and length.
 
     Raises:
         DataNotFoundError, ValueError: as :func:`build_data`.
@@ -62,7 +68,9 @@ def rebuild_data(config: DataConfig, treatment: Preprocessing | TextTreatment, *
         if config.name not in TEXT_NAMES:
             raise ValueError(f"data.name={config.name} gives images, the model takes text")
         return build_text(config, seed=seed, treatment=treatment)
-    return build_data(config, img_size=treatment.img_size, in_chans=treatment.in_chans, seed=seed)
+    if config.name in TEXT_NAMES:
+        raise ValueError(f"data.name={config.name} gives text, the model takes images")
+    return _bundle(replace(config, augment="none"), SOURCES[config.name](config), treatment, seed=seed)
 
 
 def build_preprocessing(
