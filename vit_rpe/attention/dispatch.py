@@ -14,6 +14,7 @@ from torch import Tensor
 from vit_rpe.attention.definition import Options, all_visible, eager
 from vit_rpe.attention.fold import fold, fold_refuses
 from vit_rpe.attention.sdpa import sdpa, sdpa_refuses
+from vit_rpe.attention.windows import in_windows, pays, windows_refuse
 from vit_rpe.suggest import unknown_name
 from vit_rpe.terms import PositionTerms
 
@@ -56,7 +57,7 @@ def attend(
     """
     options = Options(scale * terms.scale, all_visible(q, terms, visible), dropout_p, logit_clip)
     if impl == "auto":
-        impl = choose(terms, options)
+        impl = choose(q, k, terms, options)
     elif impl not in KERNELS:
         raise unknown_name("attn_impl", impl, ["auto", *KERNELS])
     reason = KERNELS[impl].refuses(terms, options)
@@ -69,11 +70,12 @@ KERNELS: dict[str, Kernel] = {
     "eager": Kernel(eager, lambda terms, options: None),
     "sdpa": Kernel(sdpa, sdpa_refuses),
     "fold": Kernel(fold, fold_refuses),
+    "windows": Kernel(in_windows, windows_refuse),
 }
 
 
-def choose(terms: PositionTerms, options: Options) -> str:
-    """The kernel ``"auto"`` stands for: the fused one wherever it can express the terms."""
-    if sdpa_refuses(terms, options) is None:
-        return "sdpa"
-    return "eager" if fold_refuses(terms, options) else "fold"
+def choose(q: Tensor, k: Tensor, terms: PositionTerms, options: Options) -> str:
+    """The kernel ``"auto"`` stands for: the fused one wherever it can express the terms, in windows on large grids."""
+    if sdpa_refuses(terms, options) is not None:
+        return "eager" if fold_refuses(terms, options) else "fold"
+    return "windows" if pays(q, k, terms) else "sdpa"

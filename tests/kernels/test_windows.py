@@ -1,0 +1,52 @@
+"""Windows of the query grid: the same result however small they are, and no bias of the whole grid."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from tests.encodings.build import SCALE, build, inputs
+from tests.kernels.cases import compare, encoding_cases
+from vit_rpe import TokenGrid
+from vit_rpe.attention import attend, windows
+
+
+@pytest.fixture
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows, "BUDGET", 1)
+    monkeypatch.setattr(windows, "QUERIES", 1)
+
+
+@pytest.mark.usefixtures("_small")
+@pytest.mark.parametrize(("name", "axes", "options"), encoding_cases())
+def test_one_row_and_one_head_at_a_time(name: str, axes: int, options: dict[str, Any]) -> None:
+    compare(name, axes, options, "native", 2, "windows")
+    if not options:
+        compare(name, axes, options, "cross", 0, "windows")
+
+
+@pytest.mark.usefixtures("_small")
+def test_masks_and_uneven_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows, "QUERIES", 6)
+    grid = TokenGrid((5, 3), num_prefix=2)
+    encoding = build("bias", grid, {"prefix": "learned"})
+    tensors = inputs(grid, grid)
+    visible = torch.rand(2, 3, 17, 17) > 0.3
+    visible[1, 2, 7] = False
+    terms = encoding(grid, grid)
+    found = attend(*tensors, terms, scale=SCALE, visible=visible, impl="windows")
+    assert_close(found, attend(*tensors, terms, scale=SCALE, visible=visible, impl="eager"))
+
+
+def test_auto_takes_windows_where_the_bias_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    grid = TokenGrid((5, 3))
+    terms = build("bias", grid)(grid, grid)
+    q, k, _ = inputs(grid, grid)
+    assert not windows.pays(q, k, terms)
+    monkeypatch.setattr(windows, "LARGE", 15 * 15 * 3 * 8)
+    assert windows.pays(q, k, terms)
+    monkeypatch.setattr(windows, "LARGE", 15 * 15 * 3 * 8 + 1)
+    assert not windows.pays(q, k, terms)

@@ -1,0 +1,147 @@
+"""Attention in windows of the query grid and groups of heads, for dense terms on large grids.
+
+Every window sees all keys, so the result is exact; what is never there is the (H, Nq, Nk) bias of the whole grid. A
+window has the queries the fused kernels work best on, or fewer where its bias would be larger than ``BUDGET``. In
+training each window is recomputed in backward, so that memory stays O(N sqrt N).
+
+Legend: B batch, H heads, D head width, Nq/Nk query/key tokens with prefix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from vit_rpe.attention.definition import Options
+from vit_rpe.attention.sdpa import sdpa, sdpa_refuses
+from vit_rpe.sections import heads_of, rows_of, take_heads, take_rows, window_tokens
+from vit_rpe.terms import PositionTerms
+
+BUDGET = 2**25  # bytes of one window's bias; about what stays in the last cache
+QUERIES = 768  # from here on torch's fused CPU kernel works on its largest blocks
+LARGE = 2**26  # bytes of a whole bias from which windows pay
+
+Window = tuple[int, int]
+TermsOfWindow = Callable[[int, int], PositionTerms]
+
+
+class Plan(NamedTuple):
+    """Rows of the query grid in a window, and heads in a group."""
+
+    rows: int
+    heads: int
+
+
+def in_windows(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: Options) -> Tensor:
+    """The kernel ``"windows"``."""
+    assert terms.grids is not None
+    plan = plan_windows(q, k, terms, split_heads=True)
+    return attend_windows(q, k, v, lambda first, last: take_rows(terms, first, last), terms, plan, options)
+
+
+def windows_refuse(terms: PositionTerms, options: Options) -> str | None:
+    """Why the terms cannot be computed so, or None."""
+    if terms.grids is None:
+        return "the terms do not say on which grids queries and keys lie; use 'sdpa'"
+    return sdpa_refuses(terms, options)
+
+
+def dense_bytes(q: Tensor, k: Tensor, terms: PositionTerms) -> int:
+    """Size of the additive mask that the terms make when all of it exists at once."""
+    content = bool(terms.on_query or terms.on_key)
+    tables = [part.bias for part in terms.axis_bias] + list(terms.offset_bias)
+    tables += [] if terms.prefix_bias is None else [terms.prefix_bias]
+    if not content and not tables:
+        return 0
+    heads = q.shape[1] if content else max(table.shape[0] for table in tables)
+    batch = q.shape[0] if content else 1
+    return batch * heads * q.shape[2] * k.shape[2] * q.element_size()
+
+
+def plan_windows(q: Tensor, k: Tensor, terms: PositionTerms, *, split_heads: bool) -> Plan:
+    """How many rows and heads at a time.
+
+    Args:
+        split_heads: terms are cut into heads too, which only pays where they are not built for all heads at once.
+    """
+    assert terms.grids is not None
+    grid = terms.grids[0]
+    width = grid.num_patches // grid.size[0]
+    heads = q.shape[1]
+    batch = q.shape[0] if terms.on_query or terms.on_key else 1
+    row = batch * width * k.shape[2] * q.element_size()  # bytes of one row of one head
+    if not split_heads:
+        return Plan(max(1, min(grid.size[0], BUDGET // (row * heads))), heads)
+    rows = max(1, min(grid.size[0], -(-QUERIES // width), BUDGET // row))
+    return Plan(rows, max(1, min(heads, BUDGET // (row * rows))))
+
+
+def attend_windows(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    terms_of: TermsOfWindow,
+    terms: PositionTerms,
+    plan: Plan,
+    options: Options,
+) -> Tensor:
+    """Attention one window and one group of heads after the other.
+
+    Args:
+        terms_of: the terms of the queries in rows first to last (exclusive) of their grid.
+        terms: the terms the plan was made for; its ``grids`` say how the queries lie.
+        options: ``visible`` holds everything that hides, for all queries.
+
+    Returns:
+        (B, H, Nq, Dv).
+    """
+    assert terms.grids is not None
+    grid, heads = terms.grids[0], q.shape[1]
+    spans = [(first, min(first + plan.rows, grid.size[0])) for first in range(0, grid.size[0], plan.rows)]
+    groups = [(first, min(first + plan.heads, heads)) for first in range(0, heads, plan.heads)]
+    tokens = [window_tokens(grid, *span) for span in spans]
+    lengths = [stop - start for start, stop in tokens]
+    recompute = torch.is_grad_enabled()
+    # Cut once: the gradient of each cut is then joined once, not padded to full size for every window.
+    pieces = [x.split([stop - start for start, stop in groups], dim=1) for x in (q, k, v)]
+    columns = []
+    for group, q_group, k_group, v_group in zip(groups, *pieces, strict=True):
+        outs = []
+        for span, place, q_part in zip(spans, tokens, q_group.split(lengths, dim=2), strict=True):
+            work = _Window(terms_of, span, place, group, options)
+            if recompute:
+                outs.append(checkpoint(work, q_part, k_group, v_group, use_reentrant=False))
+            else:
+                outs.append(work(q_part, k_group, v_group))
+        columns.append(torch.cat(outs, dim=2) if len(outs) > 1 else outs[0])
+    return torch.cat(columns, dim=1) if len(columns) > 1 else columns[0]
+
+
+class _Window(NamedTuple):
+    """One window and group of heads, as a function of its q, k, v."""
+
+    terms_of: TermsOfWindow
+    span: Window
+    tokens: Window
+    group: Window
+    options: Options
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        terms = take_heads(self.terms_of(*self.span), *self.group)
+        visible = self.options.visible
+        if visible is not None:
+            visible = heads_of(rows_of(visible, self.tokens), *self.group)
+        return sdpa(q, k, v, terms, self.options._replace(visible=visible))
+
+
+def pays(q: Tensor, k: Tensor, terms: PositionTerms) -> bool:
+    """Whether ``"auto"`` takes windows: a bias too large to build at once, on sizes that are known numbers."""
+    if terms.grids is None or torch.compiler.is_exporting():
+        return False
+    if not all(type(size) is int for size in (*q.shape, *k.shape, *terms.grids[0].size)):
+        return False
+    return dense_bytes(q, k, terms) >= LARGE

@@ -1,0 +1,97 @@
+"""Parts of PositionTerms: the terms of some rows of the query grid, or of some heads.
+
+Every part of the terms can be cut exactly, and what is a table over offsets or per axis stays one: a window of the
+queries then costs as much memory as the window, not as the grid.
+
+Legend: H heads, Nq/Nk query/key tokens with prefix, Sq/Sk one axis of the query/key grid.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch import Tensor
+
+from vit_rpe.geometry import TokenGrid
+from vit_rpe.terms import AxisBias, PositionTerms, RelativeVectors
+
+Range = tuple[int, int]
+
+
+def window_grid(grid: TokenGrid, first: int, last: int) -> TokenGrid:
+    """Rows ``first`` to ``last`` (exclusive) along the first axis; the first window has the prefix tokens."""
+    origin, step = grid.origin, grid.steps[0]
+    return replace(
+        grid,
+        size=(last - first, *grid.size[1:]),
+        num_prefix=grid.num_prefix if first == 0 else 0,
+        offset=(origin[0] + first * step, *origin[1:]),
+        extent=grid.lattice,
+    )
+
+
+def window_tokens(grid: TokenGrid, first: int, last: int) -> Range:
+    """Where the tokens of :func:`window_grid` lie in the sequence, from and to (exclusive)."""
+    width = grid.num_patches // grid.size[0]
+    return (0 if first == 0 else grid.num_prefix + first * width), grid.num_prefix + last * width
+
+
+def take_rows(terms: PositionTerms, first: int, last: int) -> PositionTerms:
+    """The terms of the queries in rows ``first`` to ``last`` of their grid; needs ``terms.grids``."""
+    assert terms.grids is not None
+    q, k = terms.grids
+    tokens = window_tokens(q, first, last)
+    window = window_grid(q, first, last)
+    step = q.steps[0]
+    length = (last - first - 1) * step + (k.size[0] - 1) * k.steps[0] + 1
+    return terms._replace(
+        rotate_q=None if terms.rotate_q is None else tuple(rows_of(part, tokens) for part in terms.rotate_q),
+        bias=None if terms.bias is None else rows_of(terms.bias, tokens),
+        visible=None if terms.visible is None else rows_of(terms.visible, tokens),
+        axis_bias=tuple(AxisBias(part.bias[:, first:last], 0) if part.axis == 0 else part for part in terms.axis_bias),
+        offset_bias=tuple(table.narrow(1, first * step, length) for table in terms.offset_bias),
+        on_query=tuple(_vector_rows(part, tokens, (first, last)) for part in terms.on_query),
+        on_key=tuple(_vector_rows(part, tokens, (first, last)) for part in terms.on_key),
+        on_value=tuple(_vector_rows(part, tokens, (first, last)) for part in terms.on_value),
+        grids=(window, k),
+    )
+
+
+def take_heads(terms: PositionTerms, first: int, last: int) -> PositionTerms:
+    """The terms of heads ``first`` to ``last`` (exclusive)."""
+
+    def tables(parts: tuple[RelativeVectors, ...]) -> tuple[RelativeVectors, ...]:
+        return tuple(part._replace(table=_lead(part.table, first, last)) for part in parts)
+
+    return terms._replace(
+        rotate_q=None if terms.rotate_q is None else tuple(heads_of(part, first, last) for part in terms.rotate_q),
+        rotate_k=None if terms.rotate_k is None else tuple(heads_of(part, first, last) for part in terms.rotate_k),
+        bias=None if terms.bias is None else heads_of(terms.bias, first, last),
+        visible=None if terms.visible is None else heads_of(terms.visible, first, last),
+        axis_bias=tuple(AxisBias(_lead(part.bias, first, last), part.axis) for part in terms.axis_bias),
+        offset_bias=tuple(_lead(table, first, last) for table in terms.offset_bias),
+        prefix_bias=None if terms.prefix_bias is None else _lead(terms.prefix_bias, first, last),
+        on_query=tables(terms.on_query),
+        on_key=tables(terms.on_key),
+        on_value=tables(terms.on_value),
+    )
+
+
+def rows_of(values: Tensor, tokens: Range) -> Tensor:
+    """Rows of (..., Nq, X); what has one row for all queries stays as it is."""
+    return values.narrow(-2, tokens[0], tokens[1] - tokens[0]) if values.shape[-2] != 1 else values
+
+
+def heads_of(values: Tensor, first: int, last: int) -> Tensor:
+    """Heads of (..., H, N, X); what has none, or one for all, stays as it is."""
+    return values.narrow(-3, first, last - first) if values.ndim > 2 and values.shape[-3] != 1 else values
+
+
+def _lead(values: Tensor, first: int, last: int) -> Tensor:
+    return values.narrow(0, first, last - first) if values.shape[0] != 1 else values
+
+
+def _vector_rows(part: RelativeVectors, tokens: Range, rows: Range) -> RelativeVectors:
+    if part.axis is None:
+        return part._replace(index=rows_of(part.index, tokens))
+    return part._replace(index=part.index[rows[0] : rows[1]]) if part.axis == 0 else part
