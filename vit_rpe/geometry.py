@@ -91,6 +91,11 @@ def axis_grid(grid: TokenGrid, axis: int) -> TokenGrid:
     return TokenGrid((grid.size[axis],), offset=(grid.origin[axis],), stride=(grid.steps[axis],))
 
 
+def are_constants(*lengths: int) -> bool:
+    """Whether lengths are plain numbers that code may branch on; under compile and export they may stand for any size."""
+    return not torch.compiler.is_compiling() and all(type(length) is int for length in lengths)
+
+
 def check_same_axes(q: TokenGrid, k: TokenGrid) -> None:
     """Raise ValueError unless both grids have the same number of axes."""
     if q.ndim != k.ndim:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vit_rpe.geometry import TokenGrid, axis_offsets
+from vit_rpe.geometry import TokenGrid, are_constants, axis_offsets
 
 LONGEST_SLIDE = 64
 
@@ -38,8 +38,7 @@ def spread(table: Tensor, q: TokenGrid, k: TokenGrid) -> Tensor:
     Returns:
         (H, Pq, Pk) in the dtype of ``table``.
     """
-    fixed = all(type(size) is int for size in (*q.size, *k.size))
-    if not fixed or q.steps != k.steps or torch.compiler.is_exporting():
+    if not are_constants(*q.size, *k.size) or q.steps != k.steps:
         index = [axis_offsets(q, k, axis, table.device) - offset_range(q, k, axis)[0] for axis in range(q.ndim)]
         return lookup(table, index, q, k)
     for axis, step in enumerate(q.steps):

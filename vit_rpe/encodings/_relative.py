@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vit_rpe.encodings._base import at_least_float32
-from vit_rpe.geometry import Device, TokenGrid, axis_offsets
+from vit_rpe.geometry import Device, TokenGrid, are_constants, axis_offsets
 from vit_rpe.toeplitz import offset_range
 
 PREFIX_CHOICES = ("zero", "learned")
@@ -70,7 +70,7 @@ def offset_table(table: Tensor, q: TokenGrid, k: TokenGrid, max_distance: Sequen
     table = at_least_float32(table)
     for axis, distance in enumerate(max_distance):
         low, count = offset_range(q, k, axis)
-        if type(count) is int and type(low) is int and low >= -distance and low + count - 1 <= distance:
+        if are_constants(low, count) and low >= -distance and low + count - 1 <= distance:
             table = table.narrow(1 + axis, low + distance, count)
         else:
             rows = (torch.arange(count, device=table.device) + low).clamp(-distance, distance) + distance

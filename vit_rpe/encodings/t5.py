@@ -21,7 +21,7 @@ from vit_rpe.encodings._relative import (
     prefix_entries,
     prefix_parameter,
 )
-from vit_rpe.geometry import Device, TokenGrid, axis_grid
+from vit_rpe.geometry import Device, TokenGrid, are_constants, axis_grid
 from vit_rpe.terms import AxisBias, PositionTerms
 from vit_rpe.toeplitz import offset_range, spread
 
@@ -121,7 +121,7 @@ class T5Bias(PositionEncoding):
         """Bucket of every offset along one axis, int64 (R,)."""
         low, count = offset_range(q, k, axis)
         farthest = self.max_distance
-        if type(low) is int and type(count) is int:
+        if are_constants(low, count):
             held = (max(-farthest, min(farthest, offset)) for offset in range(low, low + count))
             return torch.tensor([self.buckets[offset + farthest] for offset in held], device=device)
         offset = (torch.arange(count, device=device) + low).clamp(-farthest, farthest)
