@@ -65,7 +65,14 @@ def test_the_page_computes_the_maps(browser: Any, tmp_path: Path, rpe: Any) -> N
 
 
 @pytest.mark.parametrize(
-    "options", [{"causal": True, "class_token": False}, {"window": 1}, {"logit_clip": 1.5}], ids=str
+    "options",
+    [
+        {"causal": True, "class_token": False},
+        {"window": 1},
+        {"class_token": False, "reg_tokens": 0},
+        {"logit_clip": 1.5},
+    ],
+    ids=str,
 )
 def test_masks_and_clips(browser: Any, tmp_path: Path, options: dict[str, Any]) -> None:
     path, seen = written(tmp_path, "bias", **options)

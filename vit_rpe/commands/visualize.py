@@ -61,6 +61,7 @@ def run(args: argparse.Namespace) -> None:
     for name, figure in drawn:
         folder.mkdir(parents=True, exist_ok=True)
         figure.savefig(folder / f"{name}.{args.format}", dpi=130)
+        figure.clear()  # its parts refer to each other: without this many figures would wait for the collector
         print(folder / f"{name}.{args.format}")
 
 

@@ -136,7 +136,9 @@ def _relations(grid: TokenGrid) -> Tensor:
     tokens, prefix = grid.num_tokens, grid.num_prefix
     whole = torch.empty(tokens, tokens, dtype=torch.int64)
     whole[:prefix] = count + torch.arange(prefix * tokens).reshape(prefix, tokens)
-    whole[prefix:, :prefix] = count + prefix * tokens + torch.arange((tokens - prefix) * prefix).reshape(-1, prefix)
+    whole[prefix:, :prefix] = (
+        count + prefix * tokens + torch.arange((tokens - prefix) * prefix).reshape(tokens - prefix, prefix)
+    )
     whole[prefix:, prefix:] = index
     return whole
 

@@ -146,7 +146,8 @@ def overlay(panel: Axes, picture: Any, values: Tensor, *, marked: tuple[int, ...
     height, width = picture.shape[:2]
     gray = picture if picture.ndim == 2 else picture @ np.array([0.299, 0.587, 0.114])
     extent = (-0.5, width - 0.5, height - 0.5, -0.5)
-    panel.imshow(gray, cmap="gray", vmin=0, vmax=1, extent=extent)
+    # Eight bits: a panel keeps its own copy, and there may be hundreds.
+    panel.imshow(np.rint(255 * gray).astype(np.uint8), cmap="gray", vmin=0, vmax=255, extent=extent)
     top = float(values.max())
     panel.imshow(
         values.detach().float().cpu().numpy(),
