@@ -14,7 +14,7 @@ import vit_rpe  # noqa: F401  (registers the models with timm)
 from vit_rpe.data import DataBundle, DataConfig, Preprocessing
 from vit_rpe.data.config import TEXT_NAMES
 from vit_rpe.suggest import closest
-from vit_rpe.training.checkpoint import find_checkpoint, read_weights
+from vit_rpe.training.checkpoint import load_checkpoint
 from vit_rpe.training.config import ModelConfig
 
 __all__ = ["ModelPlan", "build_model", "plan_model", "token_grid"]
@@ -135,7 +135,7 @@ def build_model(plan: ModelPlan, config: ModelConfig, bundle: DataBundle) -> tup
     args = {**plan.args, **_from_data(bundle)}
     model = _create(plan.name, args, pretrained=config.pretrained)
     if config.checkpoint is not None:
-        _start_from(model, config.checkpoint)
+        _start_from(model, config.checkpoint, plan.img_size)
     grid = token_grid(model)
     if grid is not None and min(grid) < 4:
         warnings.warn(
@@ -146,11 +146,13 @@ def build_model(plan: ModelPlan, config: ModelConfig, bundle: DataBundle) -> tup
     return model, args
 
 
-def _start_from(model: nn.Module, checkpoint: str) -> None:
-    """Load weights for fine-tuning: the model resamples positions, a classifier of other classes starts anew."""
-    folder = find_checkpoint(checkpoint)
-    weights = read_weights(folder)
-    own = model.state_dict()
+def _start_from(model: nn.Module, checkpoint: str, img_size: tuple[int, int] | None) -> None:
+    """Load weights for fine-tuning. At another image size they pass through their own model, which knows the grid they
+    were made for and resamples positions; a classifier of other classes starts anew."""
+    source = load_checkpoint(checkpoint)
+    if img_size is not None and source.preprocessing.img_size != img_size:
+        source = load_checkpoint(checkpoint, img_size=img_size)
+    weights, own = source.model.state_dict(), model.state_dict()
     head = getattr(model, "pretrained_cfg", {}).get("classifier") or "head"
     heads = (head,) if isinstance(head, str) else tuple(head)
     for name in list(weights):
@@ -160,4 +162,4 @@ def _start_from(model: nn.Module, checkpoint: str) -> None:
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
-        raise ValueError(f"the weights in {folder} do not fit the model: {error}") from error
+        raise ValueError(f"the weights in {source.folder} do not fit the model: {error}") from error
