@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from tests.encodings.build import HEAD_DIM, HEADS, build, inputs, names_and_axes, native_grid, output
+from tests.encodings.build import HEAD_DIM, HEADS, SCALE, build, inputs, names_and_axes, native_grid, output
+from tests.oracles import ORACLES
+from vit_rpe.attention import attend
 from vit_rpe.encodings import PositionEncoding, create_encoding
 from vit_rpe.geometry import TokenGrid
 from vit_rpe.terms import PositionTerms
@@ -65,6 +68,21 @@ def test_far_positions_keep_their_precision(name: str, axes: int, dtype: torch.d
             got = floats(_tensors(low(q, k)))
         for a, b in zip(got, floats(_tensors(exact(q, k))), strict=True):
             torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
+
+
+@every
+def test_far_positions_do_not_collide(name: str, axes: int) -> None:
+    """Beyond 256, where bfloat16 skips integers, the same offsets give the same attention as at the origin."""
+    if not getattr(ORACLES[name], "OFFSET_IS_ALL", True):
+        return
+    near = TokenGrid({1: (9,), 2: (3, 4), 3: (2, 1, 3)}[axes], extent=(400,) * axes)
+    far = replace(near, offset=(297,) * axes)
+    encoding = build(name, native_grid(axes), dtype=torch.bfloat16)
+    tensors = inputs(near, near, dtype=torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        here, there = encoding(near, near), encoding(far, far)
+    results = [attend(*tensors, terms, scale=SCALE) for terms in (here, there)]
+    torch.testing.assert_close(results[1], results[0], atol=1e-3, rtol=1e-3)
 
 
 @pytest.mark.parametrize("dtype", LOW)
