@@ -27,7 +27,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "study": ("vit_rpe.commands.study", "compare encodings over seeds, sizes and data fractions"),
     "visualize": ("vit_rpe.commands.visualize", "draw attention, biases, content against position"),
     "explore": ("vit_rpe.commands.explore", "write a page in which you point and see where a model looks"),
+    "benchmark": ("vit_rpe.commands.benchmark", "speed and memory beside no position and other packages"),
     "encodings": ("vit_rpe.commands.encodings", "list the encodings: paper, parameters, kernels"),
+    "export": ("vit_rpe.commands.export", "a checkpoint as ONNX or torch.export file, checked against the model"),
+    "parity": ("vit_rpe.commands.parity", "compare converted models with timm's own"),
 }
 
 

@@ -92,7 +92,7 @@ def axis_grid(grid: TokenGrid, axis: int) -> TokenGrid:
 
 
 def are_constants(*lengths: int) -> bool:
-    """Whether lengths are plain numbers that code may branch on; under compile and export they may stand for any size."""
+    """Whether code may branch on these lengths; under compile and export they may stand for any size."""
     return not torch.compiler.is_compiling() and all(type(length) is int for length in lengths)
 
 

@@ -37,9 +37,9 @@ def checkpoint_filter(
             "these weights are laid out as timm lays them out, and the order of their rotary channels is not stored: "
             "load them through the entry point of their architecture, or with vit_rpe.from_timm"
         )
-    heads = head_count(model)
-    if source is not None and source.args["num_heads"] != heads:
-        raise ValueError(f"the weights have {source.args['num_heads']} heads, the model {heads}")
+    heads, stored = head_count(model), stored_heads(model, state, source)
+    if stored not in (None, heads):
+        raise ValueError(f"the weights have {stored} heads, the model {heads}")
     layout = source.layout if source is not None and foreign else Layout()
     trained_with = None if source is None or not foreign else source.trained_with
     weights = rename(state, heads, layout)
@@ -49,6 +49,15 @@ def checkpoint_filter(
 def head_count(model: Any) -> int:
     """Attention heads of every block."""
     return int(model.blocks[0].attn.num_heads)
+
+
+def stored_heads(model: VisionTransformer, state: Mapping[str, Tensor], source: Description | None) -> int | None:
+    """Heads of the model a file is from: stored with it, or those of its public architecture if it has its width."""
+    args = {**getattr(model, "pretrained_model_args", {})}
+    kernel = state.get("patch_embed.proj.weight")
+    if "num_heads" not in args and source is not None and kernel is not None:
+        args = source.args if kernel.shape[0] == source.args["embed_dim"] else {}
+    return args.get("num_heads")
 
 
 def stored_grid(model: VisionTransformer, state: Mapping[str, Tensor]) -> Grid | None:
