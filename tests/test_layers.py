@@ -1,6 +1,7 @@
 """RelativeMultiheadAttention and Block: grids, masks, cross-attention, weights."""
 
 import pytest
+import timm
 import torch
 import torch.nn.functional as F
 from einops import rearrange
@@ -156,6 +157,14 @@ def test_bad_options(options, message):
         RelativeMultiheadAttention(24, **{"num_heads": 2, **options})
 
 
+@pytest.mark.parametrize("pair", [["rope", "rope_mixed"], ["rope_normalized", "rope"]])
+def test_two_rotations_are_refused_when_the_model_is_built(pair):
+    with pytest.raises(ValueError, match="two rotary encodings"):
+        RelativeMultiheadAttention(24, 2, rpe=pair, grid=(2, 3))
+    with pytest.raises(ValueError, match="two rotary encodings"):
+        timm.create_model("vit_rpe_nano_patch2_8", rpe=pair)
+
+
 def test_bad_calls():
     layer = _layer(rpe="bias", grid=(2, 3))
     with pytest.raises(ValueError, match="x has 7 tokens"):
@@ -164,5 +173,7 @@ def test_bad_calls():
         layer(torch.randn(3, 6, 24), visible=torch.ones(2, 6, 6, dtype=torch.bool))
     with pytest.raises(ValueError, match="key_visible must be"):
         layer(torch.randn(3, 6, 24), key_visible=torch.ones(3, 5, dtype=torch.bool))
+    with pytest.raises(ValueError, match="on a grid of 1 axes"):
+        layer(torch.randn(1, 6, 24), TokenGrid((6,)))
     with pytest.raises(ValueError, match="pass grid"):
         _layer(causal=True)(torch.randn(1, 3, 24))

@@ -207,6 +207,8 @@ class RelativeMultiheadAttention(nn.Module):
         q = grid if grid is not None else self.grid
         k = context_grid if context_grid is not None else q
         own = PositionTerms()
+        if self.grid is not None and q is not None and q.ndim != self.grid.ndim:
+            raise ValueError(f"the native grid is {self.grid.size}, got tokens on a grid of {q.ndim} axes: {q.size}")
         if q is not None and k is not None:
             if keep is None:
                 _check_length("x", x.shape[1], q)

@@ -26,18 +26,21 @@ class CombinedEncoding(nn.Module):
         Raises:
             ValueError: the terms exclude each other, for instance two rotations.
         """
-        return reduce(combine, [part(q, k, device) for part in self.parts.values()])
+        return reduce(combine, [part(q, k, device) for part in encodings_of(self)])
 
     def reset_parameters(self) -> None:
-        for part in self.parts.values():
+        """Draw the parameters of every part anew."""
+        for part in encodings_of(self):
             part.reset_parameters()
 
     def zero_(self) -> None:
-        for part in self.parts.values():
+        """Make every part add nothing; see :meth:`PositionEncoding.zero_`."""
+        for part in encodings_of(self):
             part.zero_()
 
     def no_weight_decay(self) -> set[str]:
-        return {f"parts.{name}.{own}" for name, part in self.parts.items() for own in part.no_weight_decay()}
+        """Names of parameters that weight decay must leave alone."""
+        return {f"parts.{part.name}.{own}" for part in encodings_of(self) for own in part.no_weight_decay()}
 
 
 Encoder = PositionEncoding | CombinedEncoding
@@ -68,11 +71,12 @@ def encodings_of(position: Encoder | None) -> list[PositionEncoding]:
     """The single encodings inside, in order."""
     if position is None:
         return []
-    return [position] if isinstance(position, PositionEncoding) else list(position.parts.values())
+    modules = [position] if isinstance(position, PositionEncoding) else position.parts.values()
+    return [module for module in modules if isinstance(module, PositionEncoding)]
 
 
 def resized_position(position: Encoder, grid: TokenGrid) -> Encoder:
     """The same for another native grid; see :func:`vit_rpe.encodings.resized`."""
     if isinstance(position, PositionEncoding):
         return resized(position, grid)
-    return CombinedEncoding([resized(part, grid) for part in position.parts.values()])
+    return CombinedEncoding([resized(part, grid) for part in encodings_of(position)])

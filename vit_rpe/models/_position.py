@@ -12,9 +12,10 @@ from torch import Tensor
 from vit_rpe.encodings import (
     CombinedEncoding,
     Spec,
-    create_encoding,
+    create_position,
     encoding_class,
     encoding_options,
+    encodings_of,
     list_encodings,
     parse_specs,
 )
@@ -37,14 +38,15 @@ def split_by_lifetime(
     Once: those without parameters, and with ``shared`` all; but those that differ by layer always live in the layers.
 
     Raises:
-        ValueError: an unknown name or option, or a width that does not split into heads.
+        ValueError: an unknown name or option, encodings that exclude each other, a width that does not split into heads.
     """
     if dim % num_heads != 0:
         raise ValueError(f"embed_dim must be divisible by num_heads, got {dim} and {num_heads}")
     once: Specs = []
     layerwise: Specs = []
-    for spec in parse_specs(rpe):
-        probe = create_encoding(spec, num_heads, dim // num_heads, grid, device="meta")
+    # Built together, so that what excludes each other is refused here, wherever each of them is going to live.
+    probes = encodings_of(create_position(rpe, num_heads, dim // num_heads, grid, device="meta"))
+    for spec, probe in zip(parse_specs(rpe), probes, strict=True):
         by_layer = "depth_index" in encoding_options(spec["name"])
         parameterless = next(probe.parameters(), None) is None
         (once if not by_layer and (shared or parameterless) else layerwise).append(spec)
