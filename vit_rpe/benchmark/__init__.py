@@ -1,1 +1,6 @@
-"""Measurements beside peers, run side by side in one process: the same machine, the same moment."""
+"""Speed and memory of encodings, side by side with no position and with peers."""
+
+from vit_rpe.benchmark.intervals import Interval, median_interval
+from vit_rpe.benchmark.timing import Timing, interleave
+
+__all__ = ["Interval", "Timing", "interleave", "median_interval"]

@@ -1,0 +1,94 @@
+"""One thing to run: a model or a layer, an input, inference or a training step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from vit_rpe.benchmark.subjects import PEERS, Shape, counterpart, ours
+from vit_rpe.geometry import TokenGrid
+from vit_rpe.layers import RelativeMultiheadAttention
+from vit_rpe.models.vit_rpe import SIZES
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+class Job(NamedTuple):
+    """What to run; JSON-able, so that a child process can be told.
+
+    Attributes:
+        subject: a spec of our encodings, or with ``peer`` the name of a peer (``"counterpart"``: ours built for it).
+        what: ``"model"`` or ``"layer"`` (one attention layer of the size, without the rest of a block).
+    """
+
+    subject: Any
+    peer: str | None = None
+    what: str = "model"
+    size: str = "small"
+    img_size: int = 224
+    patch_size: int = 16
+    depth: int | None = None
+    batch: int = 1
+    training: bool = False
+    compiled: bool = False
+    attn_impl: str = "auto"
+    device: str = "cpu"
+    dtype: str = "float32"
+
+    @property
+    def label(self) -> str:
+        name = self.subject if isinstance(self.subject, str) else self.subject["name"]
+        if self.peer is not None and name == "counterpart":
+            return f"ours for {self.peer}"
+        return f"{name} ({self.attn_impl})" if self.attn_impl != "auto" else name
+
+    @property
+    def shape(self) -> Shape:
+        return Shape(self.size, self.img_size, self.patch_size, self.depth)
+
+
+def build(job: Job) -> tuple[nn.Module, torch.Tensor]:
+    """The module in the right mode on its device, and its input."""
+    device, dtype = torch.device(job.device), DTYPES[job.dtype]
+    torch.manual_seed(0)
+    if job.what == "layer":
+        dims = SIZES[job.size]
+        side = job.img_size // job.patch_size
+        module: nn.Module = RelativeMultiheadAttention(
+            dims["embed_dim"],
+            dims["num_heads"],
+            rpe=job.subject,
+            grid=TokenGrid((side, side)),
+            attn_impl=job.attn_impl,
+        )
+        x = torch.randn(job.batch, side * side, dims["embed_dim"])
+    else:
+        if job.peer is None:
+            module = ours(job.subject, job.shape, attn_impl=job.attn_impl)
+        elif job.subject == "counterpart":
+            module = counterpart(PEERS[job.peer], job.shape)
+        else:
+            module = PEERS[job.peer].build(job.shape)
+        x = torch.randn(job.batch, 3, job.img_size, job.img_size)
+    module = module.to(device=device, dtype=dtype).train(job.training)
+    if job.compiled:
+        module.compile()
+    return module, x.to(device=device, dtype=dtype)
+
+
+def callable_of(job: Job) -> tuple[Callable[[], None], torch.device]:
+    """The job as a function to call: one forward without gradients, or one forward and backward."""
+    module, x = build(job)
+
+    def infer() -> None:
+        with torch.no_grad():
+            module(x)
+
+    def step() -> None:
+        module(x).float().square().mean().backward()
+        module.zero_grad(set_to_none=True)
+
+    return (step if job.training else infer), x.device

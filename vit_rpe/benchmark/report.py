@@ -1,0 +1,135 @@
+"""Results as a Markdown table, a CSV file and a picture."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+from vit_rpe.benchmark.compare import Result
+from vit_rpe.benchmark.intervals import missed
+
+PASS, MISS = "✓", "✗"
+COLUMNS = "setting name reference seconds ratio low high peak_mb memory_ratio target met".split()
+    "setting",
+    "name",
+    "reference",
+    "seconds",
+    "ratio",
+    "low",
+    "high",
+    "peak_mb",
+    "memory_ratio",
+    "target",
+    "met",
+)
+
+
+def verdict(result: Result) -> bool | None:
+    """Whether the target is met: by time, or by memory where only that was measured; None without a target."""
+    if result.target is None:
+        return None
+    if result.time is not None:
+        return not missed(result.time, result.target)
+    return None if result.memory is None else result.memory <= result.target
+
+
+def markdown(results: Sequence[Result]) -> str:
+    """The table as README and docs show it."""
+    lines = [
+        "| setting | what | against | time | ratio (median, 95 %) | peak memory | target | |",
+        "|---|---|---|---:|---:|---:|---:|---|",
+    ]
+    for result in results:
+        met = verdict(result)
+        memory = "" if result.peak is None else f"{result.peak / 1e6:.0f} MB"
+        if result.memory is not None and result.name != result.reference:
+            memory += f" ({result.memory:.2f}x)"
+        lines.append(
+            f"| {result.setting} | {result.name} | {result.reference} | {_duration(result.seconds)} "
+            f"| {result.time or ''} | {memory} | {'' if result.target is None else f'<= {result.target:g}x'} "
+            f"| {'' if met is None else PASS if met else MISS} |"
+        )
+    return "\n".join(lines)
+
+
+def write_csv(results: Sequence[Result], path: Path) -> None:
+    """One row a result, plain numbers."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS)
+        for result in results:
+            time = result.time
+            writer.writerow(
+                [
+                    result.setting,
+                    result.name,
+                    result.reference,
+                    f"{result.seconds:.6g}",
+                    *(("", "", "") if time is None else (f"{value:.4f}" for value in time)),
+                    "" if result.peak is None else f"{result.peak / 1e6:.1f}",
+                    "" if result.memory is None else f"{result.memory:.4f}",
+                    "" if result.target is None else result.target,
+                    "" if verdict(result) is None else int(bool(verdict(result))),
+                ]
+            )
+
+
+def draw_ratios(results: Sequence[Result], path: Path) -> None:
+    """Ratios with their intervals, one panel a setting, and the targets as ticks."""
+    from matplotlib.figure import Figure
+
+    settings = list(dict.fromkeys(result.setting for result in results if result.time is not None))
+    panels = {name: [r for r in results if r.setting == name and r.time is not None] for name in settings}
+    rows = sum(len(panel) for panel in panels.values())
+    figure = Figure(figsize=(8, 0.28 * rows + 0.8 * len(settings) + 0.6), layout="constrained")
+    heights = [len(panel) + 1 for panel in panels.values()]
+    axes = figure.subplots(len(settings), 1, squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
+    for axis, (name, panel) in zip(axes, panels.items(), strict=True):
+        for place, result in enumerate(reversed(panel)):
+            time = result.time
+            assert time is not None
+            met = verdict(result)
+            color = {None: "0.45", True: "#2a7f3f", False: "#b3261e"}[met]
+            error = [[time.median - time.low], [time.high - time.median]]
+            axis.errorbar(time.median, place, xerr=error, fmt="o", color=color, capsize=3, markersize=4)
+            if result.target is not None:
+                axis.plot([result.target], [place], "|", color="black", markersize=12)
+        axis.axvline(1.0, color="0.7", linewidth=1, zorder=0)
+        labels = [f"{r.name} / {r.reference}" if r.reference != "none" else r.name for r in reversed(panel)]
+        axis.set_yticks(range(len(panel)), labels)
+        axis.set_title(name, loc="left", fontsize=9)
+        axis.tick_params(labelsize=8)
+        axis.set_ylim(-0.7, len(panel) - 0.3)
+    axes[-1].set_xlabel("time over the reference (bar: target)")
+    figure.savefig(path, dpi=150)
+
+
+def draw_curves(results: Sequence[Result], path: Path) -> None:
+    """Time and memory against the number of tokens; ``setting`` is the grid, such as ``14x14``."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for name in dict.fromkeys(result.name for result in results):
+        mine = [result for result in results if result.name == name]
+        tokens = [_tokens(result.setting) for result in mine]
+        left.plot(tokens, [result.seconds * 1e3 for result in mine], marker="o", markersize=3, label=name)
+        right.plot(tokens, [(result.peak or 0) / 1e6 for result in mine], marker="o", markersize=3, label=name)
+    for axis, label in ((left, "time of one call, ms"), (right, "peak memory of the process, MB")):
+        axis.set_xscale("log", base=2)
+        axis.set_yscale("log", base=10)
+        axis.set_xlabel("tokens")
+        axis.set_ylabel(label)
+        axis.grid(alpha=0.3)
+    left.legend(fontsize=8)
+    figure.savefig(path, dpi=150)
+
+
+def _tokens(setting: str) -> int:
+    height, width = setting.split("x")
+    return int(height) * int(width)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.2f} ms"

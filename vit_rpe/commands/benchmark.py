@@ -1,0 +1,95 @@
+"""Measure speed and memory of encodings, interleaved with no position and with other packages.
+
+vit-rpe benchmark --suite readme
+vit-rpe benchmark --encodings bias rope alibi --batch 1 8 --mode inference training
+vit-rpe benchmark --encodings bias alibi --curve
+vit-rpe benchmark --against timm
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vit_rpe.benchmark.timing import CLOCKS
+
+if TYPE_CHECKING:
+    from vit_rpe.benchmark.compare import Result
+
+SUITES = ("readme",)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--suite", choices=SUITES, help="a fixed set of measurements with targets")
+    parser.add_argument("--quick", action="store_true", help="with --suite: fewer layers and batches, a few minutes")
+    parser.add_argument("--encodings", nargs="+", default=["bias", "rope"], metavar="NAME", help="or 'all'")
+    parser.add_argument("--against", metavar="PACKAGE", help="timm, transformers, x-transformers, or all installed")
+    parser.add_argument("--curve", action="store_true", help="one attention layer from 7x7 to 128x128 tokens")
+    parser.add_argument("--largest", type=int, default=128, metavar="SIDE", help="last side of --curve")
+    parser.add_argument("--size", nargs="+", default=["small"], help="model sizes: nano, tiny, small, base, large")
+    parser.add_argument("--img-size", nargs="+", type=int, default=[224], metavar="PIXELS")
+    parser.add_argument("--patch-size", type=int, default=16)
+    parser.add_argument("--depth", type=int, help="layers, if not the size's own")
+    parser.add_argument("--batch", nargs="+", type=int, default=[1])
+    parser.add_argument("--mode", nargs="+", default=["inference"], choices=["inference", "training"])
+    parser.add_argument("--execution", nargs="+", default=["eager"], choices=["eager", "compiled"])
+    parser.add_argument("--attn-impl", default="auto", help="attention kernel of our models")
+    parser.add_argument("--memory", action="store_true", help="also peak memory, in a process for each candidate")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
+    parser.add_argument("--threads", type=int, help="CPU threads; default: torch's")
+    parser.add_argument("--clock", default="wall", choices=list(CLOCKS), help="cpu: time of this process only")
+    parser.add_argument("--seconds", type=float, default=15.0, help="time of one comparison, about")
+    parser.add_argument("--rounds", type=int, default=31, help="most rounds of one comparison")
+    parser.add_argument("--output", type=Path, metavar="DIR", help="also write results.md, results.csv, results.png")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Measure, and print the table.
+
+    Raises:
+        ValueError: an unknown name, or a peer that is not installed.
+    """
+    import torch
+
+    from vit_rpe.benchmark.compare import Effort, machine
+    from vit_rpe.benchmark.grid import measure_curve, measure_grid, measure_peers
+    from vit_rpe.benchmark.readme_suite import readme_suite
+    from vit_rpe.benchmark.report import draw_curves, draw_ratios, markdown
+
+    if args.threads is not None:
+        torch.set_num_threads(args.threads)
+    effort = Effort(seconds=args.seconds, rounds=args.rounds, clock=args.clock)
+    results: list[Result] = []
+    if args.suite:
+        for result in readme_suite(effort, quick=args.quick, threads=args.threads, say=_say):
+            results.append(result)
+            _save(results, args.output)
+    elif args.curve:
+        results = measure_curve(args, effort, _say)
+    elif args.against:
+        results = measure_peers(args, effort, _say)
+    else:
+        results = measure_grid(args, effort, _say)
+    print(f"{machine()}\n\n{markdown(results)}")
+    _save(results, args.output)
+    if args.output is not None:
+        (draw_curves if args.curve else draw_ratios)(results, args.output / "results.png")
+
+
+def _say(text: str) -> None:
+    print(f"... {text}", flush=True)
+
+
+def _save(results: list[Result], folder: Path | None) -> None:
+    """Write the table as far as it is known: a long run that is stopped keeps what it has."""
+    if folder is None:
+        return
+    from vit_rpe.benchmark.compare import machine
+    from vit_rpe.benchmark.report import markdown, write_csv
+
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "results.md").write_text(f"{machine()}\n\n{markdown(results)}\n")
+    write_csv(results, folder / "results.csv")
