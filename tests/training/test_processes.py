@@ -24,7 +24,7 @@ def _free_port() -> int:
         return probe.getsockname()[1]
 
 
-def _train_together(words: list[str], errors: Path) -> list[int]:
+def train_together(words: list[str], errors: Path) -> list[int]:
     """Run the command in two forked processes, as torchrun would start them; returns their exit statuses."""
     port, children = _free_port(), []
     for rank in range(2):
@@ -58,7 +58,7 @@ def test_two_processes_are_one_with_twice_the_batch(tiny, tmp_path: Path, monkey
         "--data.batch_size=16",
         "--data.eval_batch_size=50",
     ]
-    statuses = _train_together(words, tmp_path / "errors")
+    statuses = train_together(words, tmp_path / "errors")
     assert statuses == [0, 0], (tmp_path / "errors").read_text()
     result = tiny("one", PLAIN, *OPTIONS, "--data.batch_size=32")
     one, two = state_of(tmp_path / "one"), state_of(tmp_path / "two")

@@ -57,6 +57,7 @@ def evaluate(
     device: torch.device,
     autocast: Callable[[], AbstractContextManager] = nullcontext,
     confusion: bool = False,
+    calls: int = 0,
 ) -> Evaluation:
     """Evaluate a model in eval mode; its mode is put back afterwards.
 
@@ -68,6 +69,7 @@ def evaluate(
         device: where the model is.
         autocast: context for mixed precision.
         confusion: also count the confusion matrix.
+        calls: call the model at least this often, without counting, because other processes of a sharded model do.
     """
     scores = MetricCollection(
         {
@@ -81,7 +83,9 @@ def evaluate(
     table = MulticlassConfusionMatrix(num_classes).to(device) if confusion else None
     was_training = model.training
     model.eval()
+    made = 0
     for images, labels in batches:
+        made += 1
         labels = labels.to(device).flatten()
         with autocast():
             logits = model(prepare(images))
@@ -92,6 +96,8 @@ def evaluate(
         scores.update(probabilities, labels)
         if table is not None:
             table.update(probabilities, labels)
+    for _ in range(calls - made):
+        model(prepare(images))
     model.train(was_training)
     values = {name: float(value) for name, value in scores.compute().items()}
     return Evaluation(

@@ -18,6 +18,7 @@ from vit_rpe.training.losses import classification_loss, distillation_loss
 from vit_rpe.training.run_folder import write_metrics
 from vit_rpe.training.save import save_best, save_last
 from vit_rpe.training.session import Session, seed_everything
+from vit_rpe.training.sharding import batches_of_every_process
 from vit_rpe.training.state import restore_inside_epoch
 
 __all__ = ["Interrupted", "evaluate_session", "fit"]
@@ -43,6 +44,7 @@ def evaluate_session(session: Session, *, confusion: bool = False) -> Evaluation
         device=session.accelerator.device,
         autocast=session.accelerator.autocast,
         confusion=confusion,
+        calls=batches_of_every_process(session) if session.sharded else 0,
     )
 
 

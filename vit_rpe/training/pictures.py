@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from vit_rpe.data import TextTreatment
+from vit_rpe.training.checkpoint import load_checkpoint
 from vit_rpe.training.evaluation import Evaluation
 from vit_rpe.training.session import Session
 from vit_rpe.viz import plot_bias, plot_curves, plot_images, plot_layers, record
@@ -82,8 +83,8 @@ def draw_pictures(session: Session, result: Evaluation) -> list[str]:
     images, names = _examples(session)
     if not len(images):
         return ["no attention pictures: the example images cannot be read"]
-    model, device = session.evaluated.eval(), session.accelerator.device
-    prepared = session.bundle.to_device_batch(images, device)
+    model = load_checkpoint(session.folder / "last").model
+    prepared = session.bundle.to_device_batch(images, "cpu")
     pixels = images.float() / 255
     try:
         with record(model, device="cpu") as seen, torch.no_grad():

@@ -8,11 +8,13 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
+from torch import Tensor
 
 from vit_rpe.training.checkpoint import CheckpointInfo, read_info, save_checkpoint
 from vit_rpe.training.files import newest, remove, write_folder
 from vit_rpe.training.model import token_grid
 from vit_rpe.training.session import Session
+from vit_rpe.training.sharding import weights
 from vit_rpe.training.state import STATE_FILE, capture
 
 __all__ = ["save_best", "save_last"]
@@ -33,11 +35,20 @@ def _info(session: Session) -> CheckpointInfo:
     )
 
 
-def _write(session: Session, folder: Path, state: dict[str, Any] | None, keep_old_as: Path | None = None) -> None:
-    weights = session.evaluated.state_dict()
+def _published(session: Session) -> dict[str, Tensor]:
+    """The weights to publish; every process calls it."""
+    return weights(session) if session.ema is None else session.ema.module.state_dict()
 
+
+def _write(
+    session: Session,
+    folder: Path,
+    published: dict[str, Tensor],
+    state: dict[str, Any] | None = None,
+    keep_old_as: Path | None = None,
+) -> None:
     def fill(place: Path) -> None:
-        save_checkpoint(place, weights, _info(session))
+        save_checkpoint(place, published, _info(session))
         if state is not None:
             with (place / STATE_FILE).open("wb") as file:
                 torch.save(state, file)
@@ -54,14 +65,15 @@ def _write(session: Session, folder: Path, state: dict[str, Any] | None, keep_ol
 def save_best(session: Session) -> None:
     """Write ``best/``. Every process calls it; it comes before ``save_last``, so that a run that dies between the
     two makes the same best again."""
+    published = _published(session)
     if session.accelerator.is_main_process:
-        _write(session, session.folder / "best", None)
+        _write(session, session.folder / "best", published)
 
 
 def save_last(session: Session) -> None:
     """Write ``last/`` with the training state. Ends of older epochs move to ``history/``, where the newest
     ``train.keep`` - 1 stay."""
-    state = capture(session)
+    state, published = capture(session), _published(session)
     if not session.accelerator.is_main_process:
         return
     last, history = session.folder / "last", session.folder / "history"
@@ -69,6 +81,6 @@ def save_last(session: Session) -> None:
     before = newest(last)
     old = None if before is None or kept == 0 else read_info(before)
     ended = old is not None and old.step == 0 and old.epoch < session.counters.epoch + bool(session.counters.step)
-    _write(session, last, state, keep_old_as=history / f"epoch-{old.epoch:04d}" if old and ended else None)
+    _write(session, last, published, state, keep_old_as=history / f"epoch-{old.epoch:04d}" if old and ended else None)
     for folder in sorted(history.glob("epoch-*"))[:-kept] if kept else []:
         remove(folder)

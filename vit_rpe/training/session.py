@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from accelerate import Accelerator
+from accelerate.utils import DistributedType
 from timm.scheduler.scheduler import Scheduler
 from timm.utils import ModelEmaV3
 from torch import Tensor, nn
@@ -110,6 +111,11 @@ class Session:
         return self.model if self.ema is None else self.ema.module
 
     @property
+    def sharded(self) -> bool:
+        """Whether FSDP2 spreads the weights over the processes."""
+        return self.accelerator.is_fsdp2
+
+    @property
     def updates_per_epoch(self) -> int:
         """Optimiser updates of a whole epoch; the last one may gather fewer batches."""
         return -(-len(self.train_batches) // self.config.train.accumulate)
@@ -138,6 +144,8 @@ def build_session(
         model.set_grad_checkpointing(True)  # type: ignore[operator]
     ema = None
     if train.ema_decay is not None:
+        if accelerator.distributed_type == DistributedType.FSDP:
+            raise ValueError("train.ema_decay keeps a whole copy of the weights, which FSDP spreads: set it to null")
         ema = ModelEmaV3(model, decay=train.ema_decay, use_warmup=train.ema_warmup)
     optimizer = make_optimizer(model, train)
     if train.compile:

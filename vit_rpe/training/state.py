@@ -18,6 +18,7 @@ from accelerate.utils import gather_object
 from vit_rpe.training.files import newest
 from vit_rpe.training.run_folder import find_run
 from vit_rpe.training.session import Counters, Session
+from vit_rpe.training.sharding import load_optimizer, load_weights, optimizer_state, weights
 
 __all__ = ["STATE_FILE", "capture", "find_state", "read_state", "restore", "restore_inside_epoch"]
 
@@ -48,8 +49,8 @@ def capture(session: Session) -> dict[str, Any]:
     scaler = session.accelerator.scaler
     own = {"random": _random_state(), "meters": session.meters.state_dict()}
     return {
-        "model": session.model.state_dict(),
-        "optimizer": session.optimizer.state_dict(),
+        "model": weights(session),
+        "optimizer": optimizer_state(session),
         "ema": None if session.ema is None else session.ema.module.state_dict(),
         "scaler": None if scaler is None else scaler.state_dict(),
         "counters": asdict(session.counters),
@@ -103,8 +104,8 @@ def restore(session: Session, state: dict[str, Any]) -> None:
             key = {"ema": "train.ema_decay", "scaler": "train.precision"}[name]
             raise ValueError(f"the checkpoint was made {'without' if ours else 'with'} {name}: check {key}")
     try:
-        session.model.load_state_dict(state["model"])
-        session.optimizer.load_state_dict(state["optimizer"])
+        load_weights(session, state["model"])
+        load_optimizer(session, state["optimizer"])
         if session.ema is not None:
             session.ema.module.load_state_dict(state["ema"])
     except (RuntimeError, ValueError) as error:
