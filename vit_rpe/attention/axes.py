@@ -139,7 +139,8 @@ def axis_rows(grid: TokenGrid, axis: int, values: Tensor) -> Tensor:
     """Give every grid token the row of its coordinate: (..., S_a, X) -> (..., P, X)."""
     # Not a reshaped repetition: merging its strides would compare sizes, which may be symbols.
     after = prod(grid.size[axis + 1 :])
-    coordinate = torch.arange(grid.num_patches, device=values.device) // after % grid.size[axis]
+    line = torch.arange(grid.num_patches, device=values.device) // after
+    coordinate = line - line // grid.size[axis] * grid.size[axis]  # ONNX has no remainder by a symbol
     return values.index_select(-2, coordinate)
 
 

@@ -7,6 +7,7 @@ changed in place, ``set_input_size``. ``unfreeze`` brings the encodings back.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -35,7 +36,8 @@ class FrozenPosition(nn.Module):
         self.training = False
         self.original = (position,)  # in a tuple, so that it is no module of this one
         self.grid = grid
-        self.terms = self._compute(device)
+        self.device = device
+        self.terms = self._compute()
         self.versions = self._versions()
         self.register_load_state_dict_pre_hook(_refuse_to_load)
 
@@ -62,13 +64,17 @@ class FrozenPosition(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> FrozenPosition:
         super()._apply(fn, recurse)
-        self.terms = _map_tensors(self.terms, lambda tensor: tensor.to(fn(tensor).device))
+        self.device = fn(torch.empty(0, device=self.device)).device
+        self.terms = _map_tensors(self.terms, lambda tensor: tensor.to(self.device))
         self.versions = self._versions()
         return self
 
-    def _compute(self, device: Device) -> PositionTerms:
+    def __deepcopy__(self, memo: dict[int, Any]) -> FrozenPosition:
+        return FrozenPosition(copy.deepcopy(self.original[0], memo), self.grid, self.device)
+
+    def _compute(self) -> PositionTerms:
         with torch.no_grad():
-            terms = self.original[0](self.grid, self.grid, device)
+            terms = self.original[0](self.grid, self.grid, self.device)
         return _map_tensors(terms, lambda tensor: tensor.detach().clone())
 
     def _versions(self) -> list[tuple[int, int]]:
