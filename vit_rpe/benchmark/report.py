@@ -10,7 +10,7 @@ from vit_rpe.benchmark.compare import Result
 from vit_rpe.benchmark.intervals import missed
 
 PASS, MISS = "✓", "✗"
-COLUMNS = "setting name reference seconds ratio low high peak_mb memory_ratio target met".split()
+COLUMNS = [
     "setting",
     "name",
     "reference",
@@ -22,7 +22,7 @@ COLUMNS = "setting name reference seconds ratio low high peak_mb memory_ratio ta
     "memory_ratio",
     "target",
     "met",
-)
+]
 
 
 def verdict(result: Result) -> bool | None:
