@@ -10,19 +10,8 @@ from vit_rpe.benchmark.compare import Result
 from vit_rpe.benchmark.intervals import missed
 
 PASS, MISS = "✓", "✗"
-COLUMNS = [
-    "setting",
-    "name",
-    "reference",
-    "seconds",
-    "ratio",
-    "low",
-    "high",
-    "peak_mb",
-    "memory_ratio",
-    "target",
-    "met",
-]
+NUMBERS = ("seconds", "ratio", "low", "high", "peak_mb", "memory_ratio", "target", "met")
+COLUMNS = ("setting", "name", "reference", *NUMBERS)
 
 
 def verdict(result: Result) -> bool | None:

@@ -26,7 +26,7 @@ class Shape:
     patch_size: int = 16
     depth: int | None = None
 
-    def dimensions(self) -> dict[str, int]:
+    def dimensions(self) -> dict[str, Any]:
         """Width, depth and heads.
 
         Raises:
@@ -34,7 +34,7 @@ class Shape:
         """
         if self.size not in SIZES:
             raise unknown_name("size", self.size, SIZES)
-        found = dict(SIZES[self.size])
+        found: dict[str, Any] = dict(SIZES[self.size])
         if self.depth is not None:
             found["depth"] = self.depth
         return found
@@ -103,6 +103,7 @@ def _transformers_beit(shape: Shape) -> nn.Module:
     from transformers import BeitConfig, BeitForImageClassification
 
     dims = shape.dimensions()
+    options: dict[str, Any] = {"num_labels": CLASSES}
     config = BeitConfig(
         hidden_size=dims["embed_dim"],
         num_hidden_layers=dims["depth"],
@@ -110,9 +111,9 @@ def _transformers_beit(shape: Shape) -> nn.Module:
         intermediate_size=4 * dims["embed_dim"],
         image_size=shape.img_size,
         patch_size=shape.patch_size,
-        num_labels=CLASSES,
         use_relative_position_bias=True,
         layer_scale_init_value=0.0,
+        **options,
     )
     return _Logits(BeitForImageClassification(config))
 
