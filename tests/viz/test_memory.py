@@ -19,6 +19,7 @@ with torch.no_grad(), record(model) as seen:
 seen.attention(0)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 rollout(seen.attention(layer) for layer in range(12))
+rows = [maps(layer, query=(3, 5)) for layer in range(12) for maps in (seen.attention, seen.content)]
 for layer in range(12):
     mean_distance(seen.attention(layer), *seen.grids(layer))
     seen.content(layer), seen.position(layer), seen.bias(layer)

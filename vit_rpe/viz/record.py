@@ -157,7 +157,10 @@ class Recording:
     def _select(self, weights: Tensor, layer: int, head: int | None, query: Query | None) -> Tensor:
         if query is not None:
             weights = pick_query(weights, query, self.grids(layer)[0], has_class_token=self.has_class_token)
-        return weights if head is None else weights[:, self.head(layer, head)]
+        if head is not None:
+            weights = weights[:, self.head(layer, head)]
+        # A row must not keep the whole map alive.
+        return weights if query is None and head is None else weights.clone()
 
     def _name(self, layer: int) -> str:
         if not -len(self) <= layer < len(self):
