@@ -174,7 +174,7 @@ def test_device_and_dtype(name: str) -> None:
     assert all(parameter.is_meta for parameter in meta.parameters())
     meta.to_empty(device="cpu").load_state_dict(tiny(name).state_dict())
     assert meta.eval()(images()).isfinite().all()
-    assert SIZE == tuple(meta.patch_embed.img_size)
+    assert tuple(meta.patch_embed.img_size) == SIZE
 
 
 @pytest.mark.parametrize("name", ["vit_rpe_nano_patch2_8", "vit_rpe_beit_base_patch16_224"])

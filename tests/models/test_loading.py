@@ -1,4 +1,4 @@
-"""Weights of another size, sharing, age or kind: they fit exactly, are resampled, or are refused with one clear line."""
+"""Weights of another size, sharing, age or kind: they fit, are resampled, or are refused with one clear line."""
 
 from __future__ import annotations
 

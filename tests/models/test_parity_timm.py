@@ -91,4 +91,3 @@ def test_training_mode_dtype_and_preprocessing_are_kept() -> None:
     assert ours.pretrained_cfg["mean"] == theirs.pretrained_cfg["mean"]
     x = torch.randn(1, 3, 32, 48, dtype=torch.float64)
     torch.testing.assert_close(ours.eval()(x), copy.deepcopy(theirs).eval()(x))
-
