@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_model_state_dict,
@@ -24,7 +23,7 @@ __all__ = ["batches_of_every_process", "load_optimizer", "load_weights", "optimi
 _WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
 
-def weights(session: Session) -> dict[str, Tensor]:
+def weights(session: Session) -> dict[str, Any]:
     """The weights in training, whole on the first process; every process calls it."""
     if session.sharded:
         return get_model_state_dict(session.model, options=_WHOLE)
@@ -38,7 +37,7 @@ def optimizer_state(session: Session) -> dict[str, Any]:
     return session.optimizer.state_dict()
 
 
-def load_weights(session: Session, values: dict[str, Tensor]) -> None:
+def load_weights(session: Session, values: dict[str, Any]) -> None:
     """Load what ``weights`` gave."""
     if session.sharded:
         set_model_state_dict(session.model, values, options=_WHOLE)
