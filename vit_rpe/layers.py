@@ -16,11 +16,13 @@ from einops import rearrange
 from timm.layers import DropPath, LayerNorm, LayerScale, Mlp
 from torch import Tensor, nn
 
-from vit_rpe.attention import KERNELS, attend, attention_weights
+from vit_rpe.attention import KERNELS, attend, attend_by_window, attention_weights
+from vit_rpe.attention.windows import pays_to_build
 from vit_rpe.cache import LayerCache
-from vit_rpe.encodings import Spec, create_position, resized_position
+from vit_rpe.encodings import Spec, create_position, is_per_pair, resized_position
 from vit_rpe.geometry import Device, TokenGrid
 from vit_rpe.masks import as_batch_head, causal, intersect, neighbourhood, padding
+from vit_rpe.sections import rows_within
 from vit_rpe.suggest import unknown_name
 from vit_rpe.terms import PositionTerms, combine
 
@@ -160,24 +162,34 @@ class RelativeMultiheadAttention(nn.Module):
         if cache is not None and (context is not None or context_grid is None or keep is not None):
             raise ValueError("cache is for self-attention with context_grid, and without keep")
         cached = 0 if cache is None else cache.length
-        terms = self.position_terms(x, source, grid, context_grid, shared=shared, keep=keep, cached=cached)
+        by_window = keep is None and cache is None and not need_weights and self._asks_by_window(x, source)
+        terms = (
+            None
+            if by_window
+            else self.position_terms(x, source, grid, context_grid, shared=shared, keep=keep, cached=cached)
+        )
         q, k, v = self.project(x, context)
         if cache is not None:
             k, v = cache.extend(k, v)
         seen = self._visible(visible, key_visible, q, k)
-        out = attend(
-            q,
-            k,
-            v,
-            terms,
-            scale=self.scale,
-            visible=seen,
-            dropout_p=self.attn_drop.p if self.training else 0.0,
-            logit_clip=self.logit_clip,
-            impl=self.attn_impl,
-        )
+        dropout_p = self.attn_drop.p if self.training else 0.0
+        if terms is None:
+            build, q_grid = self._window_terms(x, source, grid, context_grid, shared)
+            out = attend_by_window(q, k, v, build, q_grid, scale=self.scale, visible=seen, dropout_p=dropout_p)
+        else:
+            out = attend(
+                q,
+                k,
+                v,
+                terms,
+                scale=self.scale,
+                visible=seen,
+                dropout_p=dropout_p,
+                logit_clip=self.logit_clip,
+                impl=self.attn_impl,
+            )
         out = self.proj_drop(self.proj(self.norm(rearrange(out, "b h n d -> b n (h d)"))))
-        if not need_weights:
+        if terms is None or not need_weights:
             return out
         weights = attention_weights(q, k, terms, scale=self.scale, visible=seen, logit_clip=self.logit_clip)
         return out, weights
@@ -213,16 +225,45 @@ class RelativeMultiheadAttention(nn.Module):
             if keep is None:
                 _check_length("x", x.shape[1], q)
                 _check_length("context" if source is not x else "x", cached + source.shape[1], k)
-            if self.rpe is not None:
-                own = self.rpe(q, k, x.device)
-            mask = geometry_mask(q, k, is_causal=self.causal, window=self.window, device=x.device)
-            if mask is not None:
-                own = combine(own, PositionTerms(visible=mask))
+            own = self._own_terms(q, k, x.device)
             if keep is not None:
                 own = own.take(keep)
         elif self.causal or self.window is not None:
             raise ValueError("causal and window need to know where the tokens lie: pass grid")
         return own if shared is None else combine(shared, own)
+
+    def _own_terms(self, q: TokenGrid, k: TokenGrid, device: Device) -> PositionTerms:
+        """This layer's encoding and masks."""
+        own = PositionTerms() if self.rpe is None else self.rpe(q, k, device)
+        mask = geometry_mask(q, k, is_causal=self.causal, window=self.window, device=device)
+        return own if mask is None else combine(own, PositionTerms(visible=mask))
+
+    def _asks_by_window(self, x: Tensor, source: Tensor) -> bool:
+        """Whether the encoding is asked for the terms of one window of queries at a time: all at once are too many."""
+        if self.attn_impl not in ("auto", "windows") or self.logit_clip is not None or not is_per_pair(self.rpe):
+            return False
+        return pays_to_build(self.num_heads, x.shape[1], source.shape[1], x.element_size())
+
+    def _window_terms(
+        self,
+        x: Tensor,
+        source: Tensor,
+        grid: TokenGrid | None,
+        context_grid: TokenGrid | None,
+        shared: PositionTerms | None,
+    ) -> tuple[Callable[[TokenGrid], PositionTerms], TokenGrid]:
+        """The terms of a window of queries as a function of its grid, and the grid of all queries."""
+        q = grid if grid is not None else self.grid
+        assert q is not None  # there is an encoding
+        k = context_grid if context_grid is not None else q
+        _check_length("x", x.shape[1], q)
+        _check_length("context" if source is not x else "x", source.shape[1], k)
+
+        def build(window: TokenGrid) -> PositionTerms:
+            own = self._own_terms(window, k, x.device)
+            return own if shared is None else combine(rows_within(shared, (q, k), window), own)
+
+        return build, q
 
     def project(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """q (B, H, Nq, D) and k, v (B, H, Nk, D), q and k normalised."""

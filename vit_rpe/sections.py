@@ -57,6 +57,13 @@ def take_rows(terms: PositionTerms, first: int, last: int) -> PositionTerms:
     )
 
 
+def rows_within(terms: PositionTerms, grids: tuple[TokenGrid, TokenGrid], window: TokenGrid) -> PositionTerms:
+    """The terms of the queries on ``window``, a part of the query grid in ``grids`` made by :func:`window_grid`."""
+    q = grids[0]
+    first = (window.origin[0] - q.origin[0]) // q.steps[0]
+    return take_rows(terms._replace(grids=grids), first, first + window.size[0])
+
+
 def take_heads(terms: PositionTerms, first: int, last: int) -> PositionTerms:
     """The terms of heads ``first`` to ``last`` (exclusive)."""
 

@@ -10,8 +10,9 @@ from torch.testing import assert_close
 
 from tests.encodings.build import SCALE, build, inputs
 from tests.kernels.cases import compare, encoding_cases
-from vit_rpe import TokenGrid
+from vit_rpe import RelativeMultiheadAttention, TokenGrid
 from vit_rpe.attention import attend, windows
+from vit_rpe.encodings import create_encoding
 
 
 @pytest.fixture
@@ -50,3 +51,26 @@ def test_auto_takes_windows_where_the_bias_is_large(monkeypatch: pytest.MonkeyPa
     assert windows.pays(q, k, terms)
     monkeypatch.setattr(windows, "LARGE", 15 * 15 * 3 * 8 + 1)
     assert not windows.pays(q, k, terms)
+
+
+@pytest.mark.parametrize("name", ["fire", "lookhere", "irpe", "bias"])
+@pytest.mark.parametrize("shared", [False, True])
+def test_layer_asks_by_window(name: str, shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Terms with an entry per pair are never asked for the whole grid, and the layer's output is the same."""
+    grid = TokenGrid((5, 3), num_prefix=1)
+    layer = RelativeMultiheadAttention(24, 2, rpe=[name, "rope"] if not shared else name, grid=grid, causal=shared)
+    x = torch.randn(2, 16, 24, requires_grad=True)
+    handed = create_encoding("alibi", 2, 12, grid)(grid, grid) if shared else None
+    expected = layer(x, shared=handed)
+    expected_gradient = torch.autograd.grad(expected.square().sum(), [x, *layer.rpe.parameters()])
+    asked = []
+    layer.rpe.register_forward_pre_hook(lambda module, arguments: asked.append(arguments[0].size))
+    monkeypatch.setattr(windows, "LARGE", 1)
+    monkeypatch.setattr(windows, "BUDGET", 1)
+    found = layer(x, shared=handed)
+    assert_close(found, expected)
+    found_gradient = torch.autograd.grad(found.square().sum(), [x, *layer.rpe.parameters()])
+    for mine, other in zip(found_gradient, expected_gradient, strict=True):
+        assert_close(mine, other, rtol=1e-4, atol=1e-5)
+    if name != "bias":
+        assert set(asked) == {(1, 3)}

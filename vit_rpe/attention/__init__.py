@@ -8,7 +8,7 @@ from vit_rpe.attention.definition import (
     query_logits,
     value_output,
 )
-from vit_rpe.attention.dispatch import KERNELS, Kernel, attend, choose
+from vit_rpe.attention.dispatch import KERNELS, Kernel, attend, attend_by_window, choose
 from vit_rpe.attention.rotation import rotate
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "Kernel",
     "Options",
     "attend",
+    "attend_by_window",
     "attention_weights",
     "choose",
     "key_logits",

@@ -14,7 +14,10 @@ from torch import Tensor
 from vit_rpe.attention.definition import Options, all_visible, eager
 from vit_rpe.attention.fold import fold, fold_refuses
 from vit_rpe.attention.sdpa import sdpa, sdpa_refuses
-from vit_rpe.attention.windows import in_windows, pays, windows_refuse
+from vit_rpe.attention.windows import each_window, in_windows, pays, plan_built_windows, windows_refuse
+from vit_rpe.geometry import TokenGrid
+from vit_rpe.masks import as_batch_head
+from vit_rpe.sections import window_grid
 from vit_rpe.suggest import unknown_name
 from vit_rpe.terms import PositionTerms
 
@@ -64,6 +67,39 @@ def attend(
     if reason is not None:
         raise ValueError(f"attn_impl={impl!r} cannot compute this attention: {reason}")
     return KERNELS[impl].run(q, k, v, terms, options)
+
+
+def attend_by_window(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    build: Callable[[TokenGrid], PositionTerms],
+    grid: TokenGrid,
+    *,
+    scale: float,
+    visible: Tensor | None = None,
+    dropout_p: float = 0.0,
+) -> Tensor:
+    """:func:`attend` where the terms are asked for one window of queries at a time and never exist as a whole.
+
+    Args:
+        q, k, v, scale, visible, dropout_p: as for :func:`attend`.
+        build: the terms for queries on a part of ``grid``.
+        grid: where the queries lie.
+
+    Returns:
+        (B, H, Nq, Dv).
+    """
+    if visible is not None:
+        visible = as_batch_head(visible, q.shape[0], q.shape[1])
+
+    def run(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, visible: Tensor | None) -> Tensor:
+        return attend(q, k, v, terms, scale=scale, visible=visible, dropout_p=dropout_p)
+
+    def terms_of(first: int, last: int) -> PositionTerms:
+        return build(window_grid(grid, first, last))
+
+    return each_window(q, k, v, run, terms_of, grid, plan_built_windows(q, k, grid), visible)
 
 
 KERNELS: dict[str, Kernel] = {

@@ -10,6 +10,7 @@ Legend: B batch, H heads, D head width, Nq/Nk query/key tokens with prefix.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -18,15 +19,16 @@ from torch.utils.checkpoint import checkpoint
 
 from vit_rpe.attention.definition import Options
 from vit_rpe.attention.sdpa import sdpa, sdpa_refuses
-from vit_rpe.sections import heads_of, rows_of, take_heads, take_rows, window_tokens
+from vit_rpe.geometry import TokenGrid
+from vit_rpe.sections import Range, heads_of, rows_of, take_heads, take_rows, window_tokens
 from vit_rpe.terms import PositionTerms
 
 BUDGET = 2**25  # bytes of one window's bias; about what stays in the last cache
 QUERIES = 768  # from here on torch's fused CPU kernel works on its largest blocks
 LARGE = 2**26  # bytes of a whole bias from which windows pay
 
-Window = tuple[int, int]
 TermsOfWindow = Callable[[int, int], PositionTerms]
+RunWindow = Callable[[Tensor, Tensor, Tensor, PositionTerms, Tensor | None], Tensor]
 
 
 class Plan(NamedTuple):
@@ -39,8 +41,14 @@ class Plan(NamedTuple):
 def in_windows(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: Options) -> Tensor:
     """The kernel ``"windows"``."""
     assert terms.grids is not None
-    plan = plan_windows(q, k, terms, split_heads=True)
-    return attend_windows(q, k, v, lambda first, last: take_rows(terms, first, last), terms, plan, options)
+    batch = q.shape[0] if terms.on_query or terms.on_key else 1
+    grid = terms.grids[0]
+
+    def run(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, visible: Tensor | None) -> Tensor:
+        return sdpa(q, k, v, terms, options._replace(visible=visible))
+
+    plan = plan_windows(q, k, grid, batch=batch)
+    return each_window(q, k, v, run, partial(take_rows, terms), grid, plan, options.visible)
 
 
 def windows_refuse(terms: PositionTerms, options: Options) -> str | None:
@@ -62,58 +70,60 @@ def dense_bytes(q: Tensor, k: Tensor, terms: PositionTerms) -> int:
     return batch * heads * q.shape[2] * k.shape[2] * q.element_size()
 
 
-def plan_windows(q: Tensor, k: Tensor, terms: PositionTerms, *, split_heads: bool) -> Plan:
-    """How many rows and heads at a time.
+def plan_windows(q: Tensor, k: Tensor, grid: TokenGrid, *, batch: int) -> Plan:
+    """How many rows and heads at a time, for terms that can be cut into both.
 
     Args:
-        split_heads: terms are cut into heads too, which only pays where they are not built for all heads at once.
+        grid: of the queries.
+        batch: of the additive mask, 1 where it is the same for all samples.
     """
-    assert terms.grids is not None
-    grid = terms.grids[0]
     width = grid.num_patches // grid.size[0]
-    heads = q.shape[1]
-    batch = q.shape[0] if terms.on_query or terms.on_key else 1
     row = batch * width * k.shape[2] * q.element_size()  # bytes of one row of one head
-    if not split_heads:
-        return Plan(max(1, min(grid.size[0], BUDGET // (row * heads))), heads)
     rows = max(1, min(grid.size[0], -(-QUERIES // width), BUDGET // row))
-    return Plan(rows, max(1, min(heads, BUDGET // (row * rows))))
+    return Plan(rows, max(1, min(q.shape[1], BUDGET // (row * rows))))
 
 
-def attend_windows(
+def plan_built_windows(q: Tensor, k: Tensor, grid: TokenGrid) -> Plan:
+    """How many rows at a time, for terms that come for all heads at once."""
+    width = grid.num_patches // grid.size[0]
+    row = q.shape[1] * width * k.shape[2] * q.element_size()
+    return Plan(max(1, min(grid.size[0], BUDGET // row)), q.shape[1])
+
+
+def each_window(
     q: Tensor,
     k: Tensor,
     v: Tensor,
+    run: RunWindow,
     terms_of: TermsOfWindow,
-    terms: PositionTerms,
+    grid: TokenGrid,
     plan: Plan,
-    options: Options,
+    visible: Tensor | None,
 ) -> Tensor:
-    """Attention one window and one group of heads after the other.
+    """Attention one window and one group of heads after the other, recomputed in backward.
 
     Args:
-        terms_of: the terms of the queries in rows first to last (exclusive) of their grid.
-        terms: the terms the plan was made for; its ``grids`` say how the queries lie.
-        options: ``visible`` holds everything that hides, for all queries.
+        run: attention of one window, from its q, k, v, terms and visibility.
+        terms_of: the terms, of all heads, of the queries in rows first to last (exclusive) of ``grid``.
+        grid: of the queries.
+        visible: bool, for all queries and heads, with four axes.
 
     Returns:
         (B, H, Nq, Dv).
     """
-    assert terms.grids is not None
-    grid, heads = terms.grids[0], q.shape[1]
+    heads = q.shape[1]
     spans = [(first, min(first + plan.rows, grid.size[0])) for first in range(0, grid.size[0], plan.rows)]
     groups = [(first, min(first + plan.heads, heads)) for first in range(0, heads, plan.heads)]
     tokens = [window_tokens(grid, *span) for span in spans]
     lengths = [stop - start for start, stop in tokens]
-    recompute = torch.is_grad_enabled()
     # Cut once: the gradient of each cut is then joined once, not padded to full size for every window.
     pieces = [x.split([stop - start for start, stop in groups], dim=1) for x in (q, k, v)]
     columns = []
     for group, q_group, k_group, v_group in zip(groups, *pieces, strict=True):
-        outs = []
+        outs: list[Tensor] = []
         for span, place, q_part in zip(spans, tokens, q_group.split(lengths, dim=2), strict=True):
-            work = _Window(terms_of, span, place, group, options)
-            if recompute:
+            work = partial(_one_window, run, terms_of, span, place, group, visible)
+            if torch.is_grad_enabled():
                 outs.append(checkpoint(work, q_part, k_group, v_group, use_reentrant=False))
             else:
                 outs.append(work(q_part, k_group, v_group))
@@ -121,27 +131,31 @@ def attend_windows(
     return torch.cat(columns, dim=1) if len(columns) > 1 else columns[0]
 
 
-class _Window(NamedTuple):
-    """One window and group of heads, as a function of its q, k, v."""
-
-    terms_of: TermsOfWindow
-    span: Window
-    tokens: Window
-    group: Window
-    options: Options
-
-    def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        terms = take_heads(self.terms_of(*self.span), *self.group)
-        visible = self.options.visible
-        if visible is not None:
-            visible = heads_of(rows_of(visible, self.tokens), *self.group)
-        return sdpa(q, k, v, terms, self.options._replace(visible=visible))
+def _one_window(
+    run: RunWindow,
+    terms_of: TermsOfWindow,
+    span: Range,
+    tokens: Range,
+    group: Range,
+    visible: Tensor | None,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+) -> Tensor:
+    if visible is not None:
+        visible = heads_of(rows_of(visible, tokens), *group)
+    return run(q, k, v, take_heads(terms_of(*span), *group), visible)
 
 
 def pays(q: Tensor, k: Tensor, terms: PositionTerms) -> bool:
     """Whether ``"auto"`` takes windows: a bias too large to build at once, on sizes that are known numbers."""
-    if terms.grids is None or torch.compiler.is_exporting():
+    if terms.grids is None or not all(type(size) is int for size in terms.grids[0].size):
         return False
-    if not all(type(size) is int for size in (*q.shape, *k.shape, *terms.grids[0].size)):
-        return False
-    return dense_bytes(q, k, terms) >= LARGE
+    known = not torch.compiler.is_exporting() and all(type(size) is int for size in (*q.shape, *k.shape))
+    return known and dense_bytes(q, k, terms) >= LARGE
+
+
+def pays_to_build(heads: int, queries: int, keys: int, element_size: int) -> bool:
+    """The same for terms with an entry for every pair and head, which are not built yet."""
+    known = not torch.compiler.is_exporting() and type(queries) is int and type(keys) is int
+    return known and heads * queries * keys * element_size >= LARGE

@@ -20,6 +20,7 @@ from vit_rpe.encodings.combined import (
     CombinedEncoding,
     create_position,
     encodings_of,
+    is_per_pair,
     resized_position,
 )
 from vit_rpe.encodings.cpb import ContinuousBias
@@ -64,6 +65,7 @@ __all__ = [
     "encoding_class",
     "encoding_options",
     "encodings_of",
+    "is_per_pair",
     "list_encodings",
     "parse_spec",
     "parse_specs",

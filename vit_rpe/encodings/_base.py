@@ -36,6 +36,8 @@ class Card:
         axes: numbers of axes it is defined for.
         decodes: works with a key/value cache, one query at a time.
         additive: adds to the logits only, so that at ``zero_()`` the attention is that of no position.
+        per_pair: the terms have an entry for every pair of tokens, so that on a large grid they are asked for one
+            window of queries at a time.
     """
 
     paper: str
@@ -44,6 +46,7 @@ class Card:
     axes: tuple[int, ...] = (1, 2, 3)
     decodes: bool = True
     additive: bool = True
+    per_pair: bool = False
 
 
 class PositionEncoding(nn.Module, ABC):

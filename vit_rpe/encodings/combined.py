@@ -75,6 +75,13 @@ def encodings_of(position: Encoder | None) -> list[PositionEncoding]:
     return [module for module in modules if isinstance(module, PositionEncoding)]
 
 
+def is_per_pair(position: nn.Module | None) -> bool:
+    """Whether some encoding inside has terms with an entry for every pair; not so where positions are constants."""
+    if not isinstance(position, (PositionEncoding, CombinedEncoding)):
+        return False
+    return any(part.card.per_pair for part in encodings_of(position))
+
+
 def resized_position(position: Encoder, grid: TokenGrid) -> Encoder:
     """The same for another native grid; see :func:`vit_rpe.encodings.resized`."""
     if isinstance(position, PositionEncoding):

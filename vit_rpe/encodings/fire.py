@@ -32,6 +32,7 @@ EPSILON = 1e-6
         paper="FIRE, arXiv 2310.04418",
         adds=("bias",),
         elsewhere="interpolates: distances are relative to the lattice, or to L where that is larger",
+        per_pair=True,
     ),
 )
 class Fire(PositionEncoding):

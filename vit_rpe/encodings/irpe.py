@@ -71,6 +71,7 @@ def count_reached(values: Tensor, starts: list[int]) -> Tensor:
         paper="Rethinking and Improving Relative Position Encoding for Vision Transformer, arXiv 2107.14222",
         adds=("offset_bias", "axis_bias", "prefix_bias", "on_query", "on_key", "on_value"),
         elsewhere="the outermost bucket, which is open-ended",
+        per_pair=True,
         axes=(2,),
         decodes=False,
     ),

@@ -67,6 +67,7 @@ def layer_factor(depth_index: int | None, depth: int | None) -> float:
         paper="LookHere, arXiv 2405.13985",
         adds=("bias", "visible"),
         elsewhere="defined for every offset",
+        per_pair=True,
         axes=(2,),
         decodes=False,
         additive=False,

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from vit_rpe.encodings import CombinedEncoding, PositionEncoding
 from vit_rpe.geometry import Device, TokenGrid
+from vit_rpe.models._position import once_for_all_layers
 from vit_rpe.terms import PositionTerms
 
 Position = PositionEncoding | CombinedEncoding
@@ -74,7 +75,7 @@ class FrozenPosition(nn.Module):
 
     def _compute(self) -> PositionTerms:
         with torch.no_grad():
-            terms = self.original[0](self.grid, self.grid, self.device)
+            terms = once_for_all_layers(self.original[0](self.grid, self.grid, self.device))
         return _map_tensors(terms, lambda tensor: tensor.detach().clone())
 
     def _versions(self) -> list[tuple[int, int]]:

@@ -9,6 +9,7 @@ import torch
 from timm.models import register_notrace_module
 from torch import Tensor
 
+from vit_rpe.attention.windows import LARGE
 from vit_rpe.encodings import (
     CombinedEncoding,
     Spec,
@@ -21,7 +22,7 @@ from vit_rpe.encodings import (
 )
 from vit_rpe.geometry import Device, TokenGrid
 from vit_rpe.layers import geometry_mask
-from vit_rpe.terms import PositionTerms
+from vit_rpe.terms import PositionTerms, settled
 
 for _name in list_encodings():
     register_notrace_module(encoding_class(_name))
@@ -38,7 +39,7 @@ def split_by_lifetime(
     Once: those without parameters, and with ``shared`` all; but those that differ by layer always live in the layers.
 
     Raises:
-        ValueError: an unknown name or option, encodings that exclude each other, a width that does not split into heads.
+        ValueError: an unknown name or option, encodings that exclude each other, a width that heads do not divide.
     """
     if dim % num_heads != 0:
         raise ValueError(f"embed_dim must be divisible by num_heads, got {dim} and {num_heads}")
@@ -51,6 +52,11 @@ def split_by_lifetime(
         parameterless = next(probe.parameters(), None) is None
         (once if not by_layer and (shared or parameterless) else layerwise).append(spec)
     return once, layerwise
+
+
+def once_for_all_layers(terms: PositionTerms) -> PositionTerms:
+    """Terms that every layer is handed: what is cheap to keep is spread over pairs once, not in each layer."""
+    return settled(terms, LARGE // 4)
 
 
 def mask_terms(

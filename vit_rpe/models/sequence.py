@@ -22,7 +22,7 @@ from vit_rpe.encodings import Spec, create_position, resized_position
 from vit_rpe.geometry import Device, TokenGrid
 from vit_rpe.layers import Block, geometry_mask
 from vit_rpe.models._generate import generate, new_cache
-from vit_rpe.models._position import split_by_lifetime
+from vit_rpe.models._position import once_for_all_layers, split_by_lifetime
 from vit_rpe.models._sequence_io import (
     HEADS,
     POOLS,
@@ -246,7 +246,7 @@ class SequenceTransformer(nn.Module):
         """What all layers share, computed once: shared encodings, window, causal order."""
         mask = geometry_mask(q, k, is_causal=self.causal, window=self.window, device=device)
         terms = PositionTerms(visible=mask)
-        return terms if self.rpe is None else combine(self.rpe(q, k, device), terms)
+        return terms if self.rpe is None else combine(once_for_all_layers(self.rpe(q, k, device)), terms)
 
     def forward_features(
         self,

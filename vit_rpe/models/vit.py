@@ -30,7 +30,7 @@ from vit_rpe.models._head import build_head, pool_tokens, reset_head
 from vit_rpe.models._intermediates import collect_intermediates, prune_blocks
 from vit_rpe.models._loading import after_load, before_load
 from vit_rpe.models._patches import Patches
-from vit_rpe.models._position import mask_terms, split_by_lifetime
+from vit_rpe.models._position import mask_terms, once_for_all_layers, split_by_lifetime
 from vit_rpe.models._weights import draw_weights, undecayed
 from vit_rpe.suggest import unknown_name
 from vit_rpe.terms import PositionTerms, combine
@@ -310,7 +310,7 @@ class VisionTransformer(nn.Module):
         """What all layers share, computed once: shared encodings, window, causal order, the caller's mask."""
         terms = mask_terms(attn_mask, grid, causal=self.causal, window=self.window, device=device)
         if self.rpe is not None:
-            terms = combine(self.rpe(grid, grid, device), terms)
+            terms = combine(once_for_all_layers(self.rpe(grid, grid, device)), terms)
         return terms if keep is None else terms.take(keep)
 
     def run_block(
