@@ -109,19 +109,20 @@ def test_classifier(tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixture)
     ("words", "message"),
     [
         (["--model.name=vit_rpe_nano_patch2_8"], "takes images, which data.name text does not give"),
-        (["--data.name=digits"], "takes token sequences"),
+        (
+            ["--config=digits/vit_nano_bias", "--model.name=rpe_sequence_nano"],
+            "takes token sequences, which data.name digits",
+        ),
         (["--model.args={causal: false}"], "must not hold 'causal': it comes from the data"),
         (["--model.img_size=8"], "takes token sequences"),
         (["--train.distill.teacher=vit_rpe_nano_patch2_8"], "teaches on images"),
     ],
 )
 def test_what_does_not_go_together(tmp_path: Path, corpus: Path, words: list[str], message: str) -> None:
-    base = ["--config=text/char_lm_t5", f"--output={tmp_path / 'run'}"]
-    base += [] if "--data.name=digits" in words else [f"--data.path={corpus}", "--data.length=12"]
-    if "--data.name=digits" in words:
-        words = [*words, "--data.length=128", "--data.windows=null"]
+    if not words[0].startswith("--config"):
+        words = ["--config=text/char_lm_t5", f"--data.path={corpus}", "--data.length=12", *words]
     with pytest.raises(ValueError, match=message):
-        train(parse_config([*base, "--data.val_fraction=0.4", *words]))
+        train(parse_config([*words, f"--output={tmp_path / 'run'}", "--data.val_fraction=0.4"]))
 
 
 def test_commands_for_images_refuse_text(tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixture) -> None:
