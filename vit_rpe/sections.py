@@ -8,6 +8,7 @@ Legend: H heads, Nq/Nk query/key tokens with prefix, Sq/Sk one axis of the query
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from torch import Tensor
@@ -16,6 +17,7 @@ from vit_rpe.geometry import TokenGrid
 from vit_rpe.terms import AxisBias, PositionTerms, RelativeVectors
 
 Range = tuple[int, int]
+Rotation = tuple[Tensor, Tensor]
 
 
 def window_grid(grid: TokenGrid, first: int, last: int) -> TokenGrid:
@@ -45,7 +47,7 @@ def take_rows(terms: PositionTerms, first: int, last: int) -> PositionTerms:
     step = q.steps[0]
     length = (last - first - 1) * step + (k.size[0] - 1) * k.steps[0] + 1
     return terms._replace(
-        rotate_q=None if terms.rotate_q is None else tuple(rows_of(part, tokens) for part in terms.rotate_q),
+        rotate_q=_each(terms.rotate_q, lambda part: rows_of(part, tokens)),
         bias=None if terms.bias is None else rows_of(terms.bias, tokens),
         visible=None if terms.visible is None else rows_of(terms.visible, tokens),
         axis_bias=tuple(AxisBias(part.bias[:, first:last], 0) if part.axis == 0 else part for part in terms.axis_bias),
@@ -71,8 +73,8 @@ def take_heads(terms: PositionTerms, first: int, last: int) -> PositionTerms:
         return tuple(part._replace(table=_lead(part.table, first, last)) for part in parts)
 
     return terms._replace(
-        rotate_q=None if terms.rotate_q is None else tuple(heads_of(part, first, last) for part in terms.rotate_q),
-        rotate_k=None if terms.rotate_k is None else tuple(heads_of(part, first, last) for part in terms.rotate_k),
+        rotate_q=_each(terms.rotate_q, lambda part: heads_of(part, first, last)),
+        rotate_k=_each(terms.rotate_k, lambda part: heads_of(part, first, last)),
         bias=None if terms.bias is None else heads_of(terms.bias, first, last),
         visible=None if terms.visible is None else heads_of(terms.visible, first, last),
         axis_bias=tuple(AxisBias(_lead(part.bias, first, last), part.axis) for part in terms.axis_bias),
@@ -92,6 +94,10 @@ def rows_of(values: Tensor, tokens: Range) -> Tensor:
 def heads_of(values: Tensor, first: int, last: int) -> Tensor:
     """Heads of (..., H, N, X); what has none, or one for all, stays as it is."""
     return values.narrow(-3, first, last - first) if values.ndim > 2 and values.shape[-3] != 1 else values
+
+
+def _each(rotation: Rotation | None, cut: Callable[[Tensor], Tensor]) -> Rotation | None:
+    return None if rotation is None else (cut(rotation[0]), cut(rotation[1]))
 
 
 def _lead(values: Tensor, first: int, last: int) -> Tensor:

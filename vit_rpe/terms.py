@@ -117,26 +117,27 @@ def grid_bias(terms: PositionTerms) -> Tensor | None:
         total = added if total is None else total + added
     if terms.axis_bias:
         q, k = _grids(terms)
-        added = sum(expand_axis(part.bias, part.axis, q, k) for part in terms.axis_bias)
-        assert isinstance(added, Tensor)
-        added = added.reshape(added.shape[0], q.num_patches, k.num_patches)
+        grid_sum = sum(expand_axis(part.bias, part.axis, q, k) for part in terms.axis_bias)
+        assert isinstance(grid_sum, Tensor)
+        added = grid_sum.reshape(grid_sum.shape[0], q.num_patches, k.num_patches)
         total = added if total is None else total + added
     return total
 
 
 def with_prefix(values: Tensor, q: TokenGrid, k: TokenGrid, prefix_bias: Tensor) -> Tensor:
-    """Add the rows and columns of the prefix tokens: (H or 1, Pq, Pk) -> (H, Nq, Nk).
+    """Add the rows and columns of the prefix tokens: (..., H or 1, Pq, Pk) -> (..., H, Nq, Nk).
 
     Args:
         prefix_bias: (H or 1, 3), for prefix->patch, patch->prefix, prefix->prefix.
     """
-    heads = max(values.shape[0], prefix_bias.shape[0])
-    values = values.expand(heads, -1, -1)
+    heads = max(values.shape[-3], prefix_bias.shape[0])
+    values = values.expand(*values.shape[:-3], heads, -1, -1)
+    lead = values.shape[:-2]
     to_patch, to_prefix, between = prefix_bias.to(values.dtype)[..., None, None].unbind(1)  # (H, 1, 1) each
-    left = to_prefix.expand(heads, q.num_patches, k.num_prefix)
-    corner = between.expand(heads, q.num_prefix, k.num_prefix)
-    top = torch.cat([corner, to_patch.expand(heads, q.num_prefix, k.num_patches)], dim=2)
-    return torch.cat([top, torch.cat([left, values], dim=2)], dim=1)
+    left = to_prefix.expand(*lead, q.num_patches, k.num_prefix)
+    corner = between.expand(*lead, q.num_prefix, k.num_prefix)
+    top = torch.cat([corner, to_patch.expand(*lead, q.num_prefix, k.num_patches)], dim=-1)
+    return torch.cat([top, torch.cat([left, values], dim=-1)], dim=-2)
 
 
 def settled(terms: PositionTerms, largest: int) -> PositionTerms:

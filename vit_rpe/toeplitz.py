@@ -98,7 +98,7 @@ class _Slide(torch.autograd.Function):
         return torch.stack([runs.narrow(2, (rows - 1 - row) * step, length) for row in range(rows)], dim=1)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         return _Unslide.apply(grad, ctx.shape, ctx.step), None, None, None
 
 
@@ -115,5 +115,5 @@ class _Unslide(torch.autograd.Function):
         return total
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         return slide(grad, *ctx.arguments), None, None

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+import vit_rpe.attention.axes
 from tests.encodings.build import grid_pairs
 from tests.kernels.cases import FAST, compare, encoding_cases
 
@@ -27,3 +28,12 @@ def test_with_a_mask_and_rows_that_see_nothing(name: str, impl: str) -> None:
     visible[0, 0, 3] = False
     visible[1, 0, 0] = False
     compare(name, 2, {}, "native", 1, impl, visible=visible)
+
+
+@pytest.mark.parametrize("prefix", [0, 1])
+@pytest.mark.parametrize(("name", "axes", "options"), encoding_cases())
+def test_long_axes_add_instead_of_multiplying(
+    name: str, axes: int, options: dict[str, Any], prefix: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vit_rpe.attention.axes, "LONG_AXIS", 1)
+    compare(name, axes, options, "native", prefix, "sdpa")

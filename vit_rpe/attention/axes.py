@@ -20,17 +20,24 @@ from torch import Tensor
 
 from vit_rpe.attention.definition import key_logits, query_logits
 from vit_rpe.geometry import TokenGrid
-from vit_rpe.terms import PositionTerms, RelativeVectors, dense_bias
+from vit_rpe.terms import PositionTerms, RelativeVectors, dense_bias, pad_prefix, with_prefix
 
 Channels = tuple[Tensor, Tensor]
+
+LONG_AXIS = 32
+"""Keys along the last axis from which adding the features over pairs beats the product of channels."""
 
 
 def axis_logits(q: Tensor, k: Tensor, terms: PositionTerms, scale: float) -> Tensor | None:
     """As :func:`position_logits`, (B or 1, H or 1, Nq, Nk): per-axis parts by their channels, the rest as defined."""
     total: Tensor | None = None
     if has_axis_logits(terms):
-        left, right = channels(q, k, terms, scale)
-        total = left @ right.mT
+        length = grids_of(terms)[1].size[-1]
+        if type(length) is int and length >= LONG_AXIS:
+            total = broadcast_logits(q, k, terms, scale)
+        else:
+            left, right = channels(q, k, terms, scale)
+            total = left @ right.mT
         terms = terms._replace(axis_bias=(), prefix_bias=None)
     for part in terms.on_query:
         if part.axis is None:
@@ -75,6 +82,33 @@ def channels(q: Tensor, k: Tensor, terms: PositionTerms, scale: float) -> Channe
         left.append(_prefix_of_queries(terms.prefix_bias, q, q_grid))
         right.append(_prefix_of_keys(k, k_grid))
     return joined(left), joined(right)
+
+
+def broadcast_logits(q: Tensor, k: Tensor, terms: PositionTerms, scale: float) -> Tensor:
+    """The per-axis logits and prefix scalars by addition over all pairs, (B or 1, H or 1, Nq, Nk)."""
+    q_grid, k_grid = grids_of(terms)
+    views = []
+    for axis in range(q_grid.ndim):
+        from_query = query_features(q, terms, axis, scale)
+        if from_query is not None:
+            along = [1] * k_grid.ndim
+            along[axis] = k_grid.size[axis]
+            views.append(from_query.reshape(*from_query.shape[:2], *q_grid.size, *along))
+        from_key = key_features(k, terms, axis, scale)
+        if from_key is not None:
+            along = [1] * q_grid.ndim
+            along[axis] = q_grid.size[axis]
+            views.append(from_key.mT.reshape(*from_key.shape[:2], *along, *k_grid.size))
+    for part in terms.on_key:
+        if part.axis is not None and is_constant(part):
+            content = k[:, :, k_grid.num_prefix :] @ part.table.to(k.dtype).mT * scale
+            views.append(content.reshape(*content.shape[:2], *(1,) * q_grid.ndim, *k_grid.size))
+    total = sum(views[1:], start=views[0]).to(q.dtype)
+    total = total.expand(*total.shape[:2], *q_grid.size, *k_grid.size)
+    total = total.reshape(*total.shape[:2], q_grid.num_patches, k_grid.num_patches)
+    if terms.prefix_bias is None:
+        return pad_prefix(total, q_grid, k_grid)
+    return with_prefix(total, q_grid, k_grid, terms.prefix_bias)
 
 
 def query_features(q: Tensor, terms: PositionTerms, axis: int, scale: float) -> Tensor | None:
