@@ -31,7 +31,7 @@ class RelativeVectors(NamedTuple):
     """
 
     table: Tensor
-    index: Tensor
+    index: Tensor  # type: ignore[assignment]
     axis: int | None = None
 
 

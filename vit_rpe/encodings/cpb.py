@@ -17,7 +17,7 @@ from math import log2
 import torch
 from torch import Tensor, nn
 
-from vit_rpe.encodings._base import Card, PositionEncoding, check_choice, register
+from vit_rpe.encodings._base import Card, PositionEncoding, at_least_float32, check_choice, register
 from vit_rpe.encodings._relative import (
     PREFIX_CHOICES,
     prefix_entries,
@@ -114,16 +114,17 @@ class ContinuousBias(PositionEncoding):
         return {name for name, _ in self.named_parameters() if not name.endswith("weight")}
 
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
-        device = self.fc1.weight.device
-        coordinates = []
+        weight, hidden = at_least_float32(self.fc1.weight), at_least_float32(self.fc1.bias)
+        # The first layer is a sum over axes, so its input is never made for tuples of offsets.
         for axis, size in enumerate(self.grid.size):
             low, count = offset_range(q, k, axis)
-            dtype = torch.promote_types(self.fc1.weight.dtype, torch.float32)
-            delta = (torch.arange(count, device=device) + low).to(dtype)
-            coordinates.append(log_coordinate(delta, self.mode, size))
-        inputs = torch.stack(torch.meshgrid(*coordinates, indexing="ij"), dim=-1)  # (R_1, ..., R_n, n)
-        hidden = project(inputs, self.fc1.weight, self.fc1.bias).relu_()
-        table = project(hidden, self.fc2.weight, self.fc2.bias).movedim(-1, 0)  # (H, R_1, ..., R_n)
+            delta = (torch.arange(count, device=weight.device) + low).to(weight.dtype)
+            coordinate = log_coordinate(delta, self.mode, size)
+            hidden = hidden.unsqueeze(-2) + coordinate[:, None] * weight[:, axis]  # (R_1, ..., R_axis, hidden)
+        values = project(at_least_float32(self.fc2.weight), hidden.flatten(0, -2).relu_())  # (H, R_1 ... R_n)
+        if self.fc2.bias is not None:
+            values = values + at_least_float32(self.fc2.bias)[:, None]
+        table = values.unflatten(1, hidden.shape[:-1])
         if self.mode == "swinv2":
             table = 16.0 * table.sigmoid()
         prefix = prefix_entries(self.prefix_bias, q, k)
