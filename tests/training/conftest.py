@@ -18,6 +18,7 @@ from vit_rpe.training.run import RunResult, train
 TINY = [
     "--model.args={in_chans: 1, depth: 3, embed_dim: 24, num_heads: 3, drop_path_rate: 0.2, proj_drop_rate: 0.1}",
     "--data.fraction=0.12",
+    "--data.mixup=0",
     "--data.batch_size=32",
     "--data.eval_batch_size=64",
     "--train.lr=0.003",

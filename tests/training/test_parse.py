@@ -14,7 +14,7 @@ from vit_rpe.training.shipped import config_folder, find_config, list_configs
 def test_without_a_config_the_digits_run() -> None:
     config = parse_config([])
     assert (config.data.name, config.model.name) == ("digits", "vit_rpe_nano_patch2_8")
-    assert config.model.args == {"in_chans": 1}
+    assert config.model.args == {"in_chans": 1, "drop_path_rate": 0.1}
     assert config.output.startswith("runs/digits-vit_nano_bias/")
 
 
@@ -138,7 +138,7 @@ def test_help_and_print_config(capsys) -> None:
     assert caught.value.code == 0
     printed = yaml.safe_load(capsys.readouterr().out)
     assert printed["train"]["epochs"] == 9
-    assert printed["model"]["args"] == {"in_chans": 1}
+    assert printed["model"]["args"] == {"in_chans": 1, "drop_path_rate": 0.1}
 
 
 def test_the_printed_config_is_a_config(tmp_path: Path, capsys) -> None:
