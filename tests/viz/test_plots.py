@@ -45,7 +45,7 @@ assert "matplotlib" not in sys.modules
 def test_the_overlay_shows_the_map() -> None:
     seen, pixels = recorded()
     figure = viz.plot_layers(seen, pixels, layers=[0, 2], heads=[1], query=(1, 3))
-    panels = [axes for axes in figure.axes if axes.images]
+    panels = [axes for axes in figure.axes if len(axes.images) == 2]
     assert len(panels) == 2
     for panel, layer in zip(panels, (0, 2), strict=True):
         gray, heat = panel.images
@@ -55,7 +55,35 @@ def test_the_overlay_shows_the_map() -> None:
         np.testing.assert_allclose(gray.get_array() / 255, pixels[0, 0], atol=0.002)
         outline = panel.patches[0]
         assert outline.get_xy() == (3 * WIDTH / GRID[1] - 0.5, HEIGHT / GRID[0] - 0.5)
+        assert panel.get_xlabel() == f"max {expected.max():.2g}"
+        assert heat.get_clim() == (0, pytest.approx(float(expected.max())))
     drawn(figure)
+
+
+def test_overlays_have_the_image_beside_them_and_a_colour_bar() -> None:
+    seen, pixels = recorded()
+    for figure, rows in (
+        (viz.plot_layers(seen, pixels, image=1, layers=[0, 2], query=(1, 3)), 2),
+        (viz.plot_split(seen, pixels, image=1, query=(1, 3)), 3),
+    ):
+        alone = [axes for axes in figure.axes if len(axes.images) == 1]
+        assert len(alone) == rows
+        assert alone[0].get_title() == "image"
+        for axes in alone:
+            np.testing.assert_allclose(axes.images[0].get_array(), pixels[1, 0])
+            assert len(axes.patches) == 1  # the query
+        assert [text.get_text() for text in figure.axes[-1].get_yticklabels()] == ["0", "max"]
+
+
+def test_the_dots_of_heads_can_be_told_apart() -> None:
+    seen, _ = recorded()
+    dots, bar = viz.plot_distance(seen, layers=[0, 3]).axes
+    expected = viz.mean_distance(seen.attention(3), *seen.grids(3)).mean(dim=0)
+    np.testing.assert_allclose(dots.collections[1].get_offsets()[:, 1], expected, rtol=1e-5)
+    np.testing.assert_allclose(dots.collections[1].get_array(), range(HEADS))
+    assert dots.get_ylim()[1] > float(expected.max())
+    assert bar.get_ylabel() == "head"
+    assert bar.get_ylim() == (0, HEADS - 1)
 
 
 def test_every_picture_of_images() -> None:
@@ -103,7 +131,7 @@ def test_constant_maps_are_plain() -> None:
     pixels = torch.full_like(pixels, 0.5)
     for figure in (viz.plot_layers(seen, pixels), viz.plot_bias(seen), viz.plot_rollout(seen, pixels)):
         drawn(figure)
-    heat = viz.plot_layers(seen, pixels, layers=[0], heads=[0]).axes[0].images[1]
+    heat = viz.plot_layers(seen, pixels, layers=[0], heads=[0]).axes[1].images[1]
     np.testing.assert_allclose(heat.get_array(), 1 / 20, rtol=1e-5)
     zeros = viz.plot_overlay.plot_overlays(
         pixels[:1], [[("", torch.zeros(15))]], seen.grids(0)[0], row_labels=[""], title=""

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 ATTENTION = "inferno"
 """Perceptually uniform, for values from 0 up."""
 SIGNED = "RdBu_r"
 """Diverging, zero is white, for values of both signs."""
+HEADS = "viridis"
+"""Perceptually uniform, for the number of a head."""
 HIDDEN = "0.75"
 """Grey of what no query may see."""
 
@@ -39,11 +42,11 @@ def bare(panel: Axes) -> None:
     panel.set_yticks([])
 
 
-def whole_numbers(panel: Axes) -> None:
-    """Ticks of the horizontal axis at whole numbers only."""
+def whole_numbers(axis: Axis) -> None:
+    """Ticks at whole numbers only."""
     from matplotlib.ticker import MaxNLocator
 
-    panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axis.set_major_locator(MaxNLocator(integer=True))
 
 
 def with_hidden(name: str) -> Any:
@@ -51,3 +54,11 @@ def with_hidden(name: str) -> Any:
     from matplotlib import colormaps
 
     return colormaps[name].with_extremes(bad=HIDDEN)
+
+
+def colour_scale(name: str, top: float) -> Any:
+    """What a colour bar from 0 to ``top`` is made of."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+
+    return ScalarMappable(Normalize(0, top), name)

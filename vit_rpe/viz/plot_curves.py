@@ -39,6 +39,6 @@ def plot_curves(rows: Sequence[Mapping[str, float]]) -> Figure:
     rate.set_ylabel("learning rate")
     for panel in (loss, accuracy, rate):
         panel.set_xlabel("epoch")
-        whole_numbers(panel)
+        whole_numbers(panel.xaxis)
         panel.grid(alpha=0.3)
     return figure

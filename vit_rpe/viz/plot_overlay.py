@@ -13,7 +13,7 @@ from torch import Tensor
 
 from vit_rpe.geometry import TokenGrid
 from vit_rpe.suggest import unknown_name
-from vit_rpe.viz._canvas import ATTENTION, new_figure, panels
+from vit_rpe.viz._canvas import ATTENTION, colour_scale, new_figure, panels
 from vit_rpe.viz.query import Query, query_token
 from vit_rpe.viz.record import Recording
 
@@ -45,7 +45,7 @@ def plot_images(
     weights = seen.attention(layer, query=query)
     chosen = range(weights.shape[1]) if heads is None else heads
     rows = [
-        [("", None), ("mean of heads", weights[index].mean(dim=0)[grid.num_prefix :])]
+        [("image", None), ("mean of heads", weights[index].mean(dim=0)[grid.num_prefix :])]
         + [(f"head {head}", weights[index, seen.head(layer, head)][grid.num_prefix :]) for head in chosen]
         for index in range(len(pixels))
     ]
@@ -64,7 +64,7 @@ def plot_layers(
     query: Query = "mean",
     maps: str = "attention",
 ) -> Figure:
-    """One row per layer, one column per head, for one image.
+    """One row per layer: the image, then one column per head.
 
     Args:
         pixels: (B, C, height, width) in 0..1.
@@ -83,7 +83,7 @@ def plot_layers(
         grid = image_grid(seen, layer)
         weights = getattr(seen, maps)(layer, query=query)[image, :, grid.num_prefix :]
         chosen = range(weights.shape[0]) if heads is None else heads
-        rows.append([(f"head {head}", weights[seen.head(layer, head)]) for head in chosen])
+        rows.append([("image", None)] + [(f"head {head}", weights[seen.head(layer, head)]) for head in chosen])
     title = f"{_MAPS[maps]} of {query_text(query)}"
     chosen_pixels = pixels[image : image + 1].expand(len(rows), -1, -1, -1)
     labels = [f"layer {layer % len(seen)}" for layer in numbers]
@@ -109,7 +109,7 @@ def plot_overlays(
     title: str,
     marked: tuple[int, ...] | None = None,
 ) -> Figure:
-    """Maps over images, panel by panel; each panel is scaled from 0 to its own largest value.
+    """Maps over images, panel by panel; each panel is scaled from 0 to its own largest value, written below it.
 
     Args:
         pixels: (rows, C, height, width) in 0..1.
@@ -120,7 +120,7 @@ def plot_overlays(
     """
     columns = max(map(len, rows))
     shape = pixels.shape[-2] / pixels.shape[-1]
-    figure = new_figure(max(4.6, 1.35 * columns + 0.5), (1.3 * shape + 0.15) * len(rows) + 0.7)
+    figure = new_figure(max(4.6, 1.35 * columns + 1.3), (1.3 * shape + 0.22) * len(rows) + 0.6)
     axes = panels(figure, len(rows), columns)
     for index, row in enumerate(rows):
         picture = as_picture(pixels[index])
@@ -129,20 +129,23 @@ def plot_overlays(
             if values is None:
                 panel.imshow(picture, cmap="gray", vmin=0, vmax=1)
             else:
-                overlay(panel, picture, values.reshape(grid.size), marked=marked)
+                overlay(panel, picture, values.reshape(grid.size))
+                panel.set_xlabel(f"max {float(values.max()):.2g}", fontsize=6.5, labelpad=2)
+            if marked is not None:
+                outline(panel, picture, grid, marked)
             if index == 0 and name:
                 panel.set_title(name, fontsize=9)
         for panel in axes[index, len(row) :]:
             panel.set_visible(False)
         axes[index, 0].set_ylabel(shorten(row_labels[index]), fontsize=9)
-    figure.suptitle(f"{title}\ncolour: dark 0, bright the panel's largest value", fontsize=10)
+    bar = figure.colorbar(colour_scale(ATTENTION, 1), ax=axes, shrink=min(1.0, 2.0 / len(rows) + 0.2), aspect=25)
+    bar.set_ticks([0, 1], labels=["0", "max"], fontsize=8)
+    figure.suptitle(title, fontsize=10)
     return figure
 
 
-def overlay(panel: Axes, picture: Any, values: Tensor, *, marked: tuple[int, ...] | None = None) -> None:
+def overlay(panel: Axes, picture: Any, values: Tensor) -> None:
     """Draw values (h, w) over a picture (height, width) or (height, width, 3); constant values give a plain colour."""
-    from matplotlib.patches import Rectangle
-
     height, width = picture.shape[:2]
     gray = picture if picture.ndim == 2 else picture @ np.array([0.299, 0.587, 0.114])
     extent = (-0.5, width - 0.5, height - 0.5, -0.5)
@@ -158,11 +161,15 @@ def overlay(panel: Axes, picture: Any, values: Tensor, *, marked: tuple[int, ...
         extent=extent,
         interpolation="nearest",
     )
-    if marked is not None:
-        rows, columns = values.shape
-        step_h, step_w = height / rows, width / columns
-        corner = (marked[1] * step_w - 0.5, marked[0] * step_h - 0.5)
-        panel.add_patch(Rectangle(corner, step_w, step_h, fill=False, edgecolor="cyan", linewidth=1.5))
+
+
+def outline(panel: Axes, picture: Any, grid: TokenGrid, place: tuple[int, ...]) -> None:
+    """A frame around the patch at ``place`` of a picture (height, width, ...)."""
+    from matplotlib.patches import Rectangle
+
+    step_h, step_w = picture.shape[0] / grid.size[0], picture.shape[1] / grid.size[1]
+    corner = (place[1] * step_w - 0.5, place[0] * step_h - 0.5)
+    panel.add_patch(Rectangle(corner, step_w, step_h, fill=False, edgecolor="cyan", linewidth=1.5))
 
 
 def as_picture(pixels: Tensor) -> Any:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from vit_rpe.viz._canvas import new_figure, whole_numbers
+from vit_rpe.viz._canvas import HEADS, colour_scale, new_figure, whole_numbers
 from vit_rpe.viz.maps import mean_distance, rollout
 from vit_rpe.viz.plot_overlay import image_grid, marked_patch, plot_overlays, query_text
 from vit_rpe.viz.query import Query, pick_query
@@ -39,22 +39,25 @@ def plot_rollout(
 def plot_distance(seen: Recording, *, layers: Sequence[int] | None = None) -> Figure:
     """Mean attention distance of every head over the layers, averaged over the recorded images, in tokens."""
     numbers = list(range(len(seen)) if layers is None else layers)
-    figure = new_figure(max(4.5, 0.45 * len(numbers) + 2), 3.4)
-    panel = figure.subplots()
-    means = []
+    found = []
     for layer in numbers:
-        q, k = seen.grids(layer)
-        distance = mean_distance(seen.attention(layer), q, k).mean(dim=0).cpu()
-        means.append(float(distance.mean()))
-        number = layer % len(seen)
-        panel.scatter([number] * len(distance), distance, s=22, alpha=0.75, c=range(len(distance)), cmap="viridis")
-    panel.plot([layer % len(seen) for layer in numbers], means, color="0.4", linewidth=1, label="mean of heads")
-    whole_numbers(panel)
+        found.append(mean_distance(seen.attention(layer), *seen.grids(layer)).mean(dim=0).cpu())
+    places = [layer % len(seen) for layer in numbers]
+    last = max(map(len, found)) - 1
+    figure = new_figure(max(5, 0.45 * len(numbers) + 2.5), 3.4)
+    panel = figure.subplots()
+    for place, distance in zip(places, found, strict=True):
+        heads = range(len(distance))
+        panel.scatter([place] * len(distance), distance, s=22, alpha=0.75, c=heads, cmap=HEADS, vmin=0, vmax=last)
+    panel.plot(places, [float(distance.mean()) for distance in found], color="0.4", linewidth=1, label="mean of heads")
+    whole_numbers(panel.xaxis)
     panel.set_xlabel("layer")
     panel.set_ylabel("mean attention distance (tokens)")
-    panel.set_ylim(bottom=0)
+    panel.set_ylim(0, 1.1 * max(float(distance.max()) for distance in found) or 1)
     panel.grid(alpha=0.3)
-    panel.legend(fontsize=8)
+    panel.legend(fontsize=8, loc="lower right")
+    if last > 0:
+        whole_numbers(figure.colorbar(colour_scale(HEADS, last), ax=panel, label="head").long_axis)
     panel.set_title("how far each head looks (one dot per head)", fontsize=10)
     return figure
 
@@ -68,7 +71,7 @@ def plot_split(
     heads: Sequence[int] | None = None,
     query: Query = "mean",
 ) -> Figure:
-    """One layer's attention, the same with position removed, and position alone; one column per head.
+    """One layer's attention, the same with position removed, and position alone; the image, then one column per head.
 
     Position alone is the map where every token carries the mean content of the image.
 
@@ -84,7 +87,7 @@ def plot_split(
     for maps in (seen.attention, seen.content, seen.position):
         weights = maps(layer, query=query)[image, :, grid.num_prefix :]
         chosen = range(weights.shape[0]) if heads is None else heads
-        rows.append([(f"head {head}", weights[seen.head(layer, head)]) for head in chosen])
+        rows.append([("image", None)] + [(f"head {head}", weights[seen.head(layer, head)]) for head in chosen])
     return plot_overlays(
         pixels[image : image + 1].expand(3, -1, -1, -1),
         rows,
