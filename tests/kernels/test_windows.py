@@ -17,7 +17,7 @@ from vit_rpe.encodings import create_encoding
 
 @pytest.fixture
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows, "BUDGET", 1)
+    monkeypatch.setattr(windows, "GROUP", {"cpu": 1})
     monkeypatch.setattr(windows, "QUERIES", 1)
 
 
@@ -66,7 +66,7 @@ def test_layer_asks_by_window(name: str, shared: bool, monkeypatch: pytest.Monke
     asked = []
     layer.rpe.register_forward_pre_hook(lambda module, arguments: asked.append(arguments[0].size))
     monkeypatch.setattr(windows, "LARGE", 1)
-    monkeypatch.setattr(windows, "BUDGET", 1)
+    monkeypatch.setattr(windows, "GROUP", {"cpu": 1})
     found = layer(x, shared=handed)
     assert_close(found, expected)
     found_gradient = torch.autograd.grad(found.square().sum(), [x, *layer.rpe.parameters()])

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from vit_rpe.attention.axes import axis_logits
 from vit_rpe.attention.definition import Options, eager
-from vit_rpe.attention.mask_gradient import attention_with_mask_gradient, has_cheap_mask_gradient
 from vit_rpe.attention.rotation import rotate
+from vit_rpe.attention.unfused import fits_unfused, unfused_attention
 from vit_rpe.terms import PositionTerms
 
 CUDA_ALIGNMENT = 8
@@ -23,7 +23,8 @@ def sdpa(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: Options
     mask = axis_logits(q, k, terms, options.scale)
     if mask is not None and needs_eager(q, k, v, mask):
         return eager(q, k, v, terms, options)
-    return masked_sdpa(rotate(q, terms.rotate_q), rotate(k, terms.rotate_k), v, mask, options)
+    q, k = rotate(q, terms.rotate_q), rotate(k, terms.rotate_k)
+    return masked_sdpa(q, k, v, mask, options)
 
 
 def sdpa_refuses(terms: PositionTerms, options: Options) -> str | None:
@@ -56,8 +57,8 @@ def masked_sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, options: O
         seen = options.visible | blind
         mask = seen if mask is None else mask.masked_fill(~seen, float("-inf"))
     if mask is not None:
-        if mask.requires_grad and has_cheap_mask_gradient(q, options.dropout_p):
-            out = attention_with_mask_gradient(q, k, v, mask, options.scale)
+        if mask.requires_grad and fits_unfused(q, options.dropout_p):
+            out = unfused_attention(q, k, v, mask, options.scale)
             return out if blind is None else out.masked_fill(blind, 0.0)
         if q.device.type == "cuda":
             mask = aligned(mask)

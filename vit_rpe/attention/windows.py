@@ -1,7 +1,7 @@
 """Attention in windows of the query grid and groups of heads, for dense terms on large grids.
 
 Every window sees all keys, so the result is exact; what is never there is the (H, Nq, Nk) bias of the whole grid. A
-window has the queries the fused kernels work best on, or fewer where its bias would be larger than ``BUDGET``. In
+window has the queries the kernels work best on, or fewer where its bias would be larger than ``BUDGET``. In
 training each window is recomputed in backward, so that memory stays O(N sqrt N).
 
 Legend: B batch, H heads, D head width, Nq/Nk query/key tokens with prefix.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from typing import NamedTuple
 
 import torch
@@ -23,8 +24,9 @@ from vit_rpe.geometry import TokenGrid
 from vit_rpe.sections import Range, heads_of, rows_of, take_heads, take_rows, window_tokens
 from vit_rpe.terms import PositionTerms
 
-BUDGET = 2**25  # bytes of one window's bias; about what stays in the last cache
 QUERIES = 768  # from here on torch's fused CPU kernel works on its largest blocks
+BUDGET = 2**26  # bytes of one window's bias of one head, which may leave it fewer queries
+GROUP = {"cpu": 2**24, "cuda": 2**28}  # bytes of one window's bias of several heads; on the CPU what stays in cache
 LARGE = 2**26  # bytes of a whole bias from which windows pay
 
 TermsOfWindow = Callable[[int, int], PositionTerms]
@@ -80,14 +82,18 @@ def plan_windows(q: Tensor, k: Tensor, grid: TokenGrid, *, batch: int) -> Plan:
     width = grid.num_patches // grid.size[0]
     row = batch * width * k.shape[2] * q.element_size()  # bytes of one row of one head
     rows = max(1, min(grid.size[0], -(-QUERIES // width), BUDGET // row))
-    return Plan(rows, max(1, min(q.shape[1], BUDGET // (row * rows))))
+    return Plan(rows, max(1, min(q.shape[1], _group(q) // (row * rows))))
 
 
 def plan_built_windows(q: Tensor, k: Tensor, grid: TokenGrid) -> Plan:
     """How many rows at a time, for terms that come for all heads at once."""
     width = grid.num_patches // grid.size[0]
     row = q.shape[1] * width * k.shape[2] * q.element_size()
-    return Plan(max(1, min(grid.size[0], BUDGET // row)), q.shape[1])
+    return Plan(max(1, min(grid.size[0], _group(q) // row)), q.shape[1])
+
+
+def _group(q: Tensor) -> int:
+    return GROUP.get(q.device.type, GROUP["cpu"])
 
 
 def each_window(
@@ -115,20 +121,33 @@ def each_window(
     spans = [(first, min(first + plan.rows, grid.size[0])) for first in range(0, grid.size[0], plan.rows)]
     groups = [(first, min(first + plan.heads, heads)) for first in range(0, heads, plan.heads)]
     tokens = [window_tokens(grid, *span) for span in spans]
-    lengths = [stop - start for start, stop in tokens]
+    if not torch.is_grad_enabled():
+        # (B, Nq, H, Dv) underneath, so that joining the heads afterwards copies nothing
+        out = v.new_empty(q.shape[0], q.shape[2], heads, v.shape[3]).transpose(1, 2)
+        for group, (span, place) in product(groups, zip(spans, tokens, strict=True)):
+            k_group, v_group = k[:, slice(*group)], v[:, slice(*group)]
+            part = q[:, slice(*group), slice(*place)]
+            out[:, slice(*group), slice(*place)] = _one_window(
+                run, terms_of, span, place, group, visible, part, k_group, v_group
+            )
+        return out
     # Cut once: the gradient of each cut is then joined once, not padded to full size for every window.
     pieces = [x.split([stop - start for start, stop in groups], dim=1) for x in (q, k, v)]
     columns = []
     for group, q_group, k_group, v_group in zip(groups, *pieces, strict=True):
-        outs: list[Tensor] = []
-        for span, place, q_part in zip(spans, tokens, q_group.split(lengths, dim=2), strict=True):
-            work = partial(_one_window, run, terms_of, span, place, group, visible)
-            if torch.is_grad_enabled():
-                outs.append(checkpoint(work, q_part, k_group, v_group, use_reentrant=False))
-            else:
-                outs.append(work(q_part, k_group, v_group))
-        columns.append(torch.cat(outs, dim=2) if len(outs) > 1 else outs[0])
-    return torch.cat(columns, dim=1) if len(columns) > 1 else columns[0]
+        parts = zip(spans, tokens, q_group.split([stop - start for start, stop in tokens], dim=2), strict=True)
+        outs = [
+            checkpoint(
+                partial(_one_window, run, terms_of, span, place, group, visible),
+                part,
+                k_group,
+                v_group,
+                use_reentrant=False,
+            )
+            for span, place, part in parts
+        ]
+        columns.append(torch.cat(outs, dim=2))
+    return torch.cat(columns, dim=1)
 
 
 def _one_window(

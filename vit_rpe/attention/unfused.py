@@ -1,4 +1,4 @@
-"""Attention on the CPU whose additive mask needs a gradient.
+"""Attention on the CPU whose additive mask needs a gradient, by plain products.
 
 torch's fused CPU kernel has no gradient for its mask, and falls back to unfused operations with a copy of the logits
 for each step. Here the weights are the only thing kept, and each sample's logits are worked on in place while they are
@@ -17,18 +17,13 @@ from torch import Tensor
 from vit_rpe.precision import full_precision
 
 
-def has_cheap_mask_gradient(q: Tensor, dropout_p: float) -> bool:
-    """Whether :func:`attention_with_mask_gradient` applies: full precision on the CPU, no dropout, not compiled."""
-    return (
-        q.device.type == "cpu"
-        and q.dtype in (torch.float32, torch.float64)
-        and dropout_p == 0.0
-        and torch.is_grad_enabled()
-        and not torch.compiler.is_compiling()
-    )
+def fits_unfused(q: Tensor, dropout_p: float) -> bool:
+    """Whether :func:`unfused_attention` applies: full precision on the CPU, no dropout, not compiled."""
+    full = q.dtype in (torch.float32, torch.float64)
+    return full and q.device.type == "cpu" and dropout_p == 0.0 and not torch.compiler.is_compiling()
 
 
-def attention_with_mask_gradient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> Tensor:
+def unfused_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> Tensor:
     """softmax(scale q k^T + mask) v with gradients for all four.
 
     Args:
@@ -45,14 +40,13 @@ class _MaskedAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> Tensor:
         batch, heads, rows = q.shape[:3]
-        columns, width = v.shape[2:]
-        full = mask.expand(batch, heads, rows, columns)
-        weights = q.new_empty(batch, heads, rows, columns)
+        weights = q.new_empty(batch, heads, rows, k.shape[2])
+        mask_of = mask.expand(weights.shape)
         # (B, Nq, H, Dv) underneath, so that joining the heads afterwards copies nothing
-        out = q.new_empty(batch, rows, heads, width).transpose(1, 2)
+        out = q.new_empty(batch, rows, heads, v.shape[3]).transpose(1, 2)
         with full_precision(q.device):
             for sample in range(batch):
-                logits = torch.baddbmm(full[sample], q[sample], k[sample].mT, alpha=scale)
+                logits = torch.baddbmm(mask_of[sample], q[sample], k[sample].mT, alpha=scale)
                 torch.softmax(logits, -1, out=weights[sample])
                 out[sample] = weights[sample] @ v[sample]
         ctx.save_for_backward(q, k, v, weights, out)
