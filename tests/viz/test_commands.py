@@ -106,6 +106,30 @@ def test_a_model_of_text(tmp_path: Path) -> None:
     assert main(["explore", "--checkpoint", str(tmp_path), "--image", "x.png"]) == 1
 
 
+@pytest.mark.parametrize(("limit", "bits", "over"), [(10_000_000, None, False), (28_300, 7, False), (9, 6, True)])
+def test_a_page_that_is_too_large_is_rounded_more(
+    checkpoint: Path,
+    picture: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    limit: int,
+    bits: int | None,
+    over: bool,
+) -> None:
+    def page(*_: object, bits: int | None = None, **__: object) -> str:
+        return "x" * 1000 * (30 if bits is None else 21 + bits)
+
+    monkeypatch.setattr("vit_rpe.commands.explore.LARGEST_FILE", limit)
+    monkeypatch.setattr("vit_rpe.viz.explorer.explorer_page", page)
+    words = ["--checkpoint", str(checkpoint), "--image", str(picture), "--out", str(tmp_path / "page.html")]
+    assert main(["explore", *words]) == 0
+    told = capsys.readouterr().out
+    assert (f"rounded to {bits} bits" in told) == (bits is not None)
+    assert ("fewer images" in told) == over
+    assert (tmp_path / "page.html").stat().st_size == (30_000 if bits is None else 1000 * (21 + bits))
+
+
 BAD = [
     ([], "no image given"),
     (["--image", "nowhere.png"], "no such image: nowhere.png"),
@@ -176,3 +200,17 @@ def test_lists_of_numbers() -> None:
 
     assert numbers("0,3,6-8", "layer", 9) == [0, 3, 6, 7, 8]
     assert numbers(None, "layer", 9) is None
+    with pytest.raises(ValueError, match="layer 999999999999 does not exist: the model has 9 layers"):
+        numbers("0-999999999999", "layer", 9)
+    with pytest.raises(ValueError, match="--layers '6-3' names no layer"):
+        numbers("6-3", "layer", 9)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"), [("[1]", "expected a JSON object"), ('{"rpe":', "not JSON: '{\"rpe\":'")]
+)
+def test_model_args_that_are_no_mapping(capsys: pytest.CaptureFixture[str], words: str, message: str) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["visualize", "--model", NAME, "--model-args", words])
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err

@@ -107,6 +107,20 @@ def test_the_size_of_a_large_page(rpe: str) -> None:
     assert len(page.encode()) <= 10e6
 
 
+def test_fewer_bits_make_a_smaller_page() -> None:
+    model = vision_model()
+    with torch.no_grad(), record(model) as seen:
+        model(images())
+    pixels = torch.rand(2, 1, HEIGHT, WIDTH)
+    sizes = [
+        len(explorer_page(seen, pixels, names=["a", "b"], title="", bits=bits)) for bits in (None, 16, 10, 8, 7, 6)
+    ]
+    assert sizes[0] == sizes[1]
+    assert sizes[1:] == sorted(set(sizes), reverse=True)
+    with pytest.raises(ValueError, match="bits must be 2 to 16, got 1"):
+        explorer_page(seen, pixels, names=["a", "b"], title="", bits=1)
+
+
 def test_what_has_no_image_is_refused() -> None:
     model = SequenceTransformer(11, 9, 5, embed_dim=24, depth=2, num_heads=3).eval()
     with torch.no_grad(), record(model) as seen:

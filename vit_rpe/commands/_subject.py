@@ -38,13 +38,24 @@ def add_subject_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--model", metavar="NAME", help="a registered model: ours or any of timm's")
     parser.add_argument("--pretrained", action="store_true", help="with --model: its published weights (a download)")
     parser.add_argument(
-        "--model-args", type=json.loads, default={}, metavar="JSON", help='with --model: such as \'{"rpe": "rope"}\''
+        "--model-args", type=_mapping, default={}, metavar="JSON", help='with --model: such as \'{"rpe": "rope"}\''
     )
     parser.add_argument("--image", nargs="+", default=[], metavar="PATH", help="image files, or folders of them")
     parser.add_argument(
         "--img-size", type=int, nargs="+", metavar="N", help="image side, or height and width; default: the model's"
     )
     parser.add_argument("--device", choices=("auto", "cpu"), default="auto")
+
+
+def _mapping(text: str) -> dict[str, Any]:
+    """A JSON object as a dict."""
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise argparse.ArgumentTypeError(f"not JSON: {text!r} ({error})") from error
+    if not isinstance(found, dict):
+        raise argparse.ArgumentTypeError(f'expected a JSON object such as {{"rpe": "rope"}}, got {text!r}')
+    return found
 
 
 def load_subject(args: argparse.Namespace) -> Subject:
@@ -157,10 +168,10 @@ def numbers(text: str | None, what: str, count: int) -> list[int] | None:
         first, dash, last = part.strip().partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()):
             raise ValueError(f"--{what}s takes numbers such as 0,3,6-8, got {text!r}")
+        for number in (int(first), int(last or first)):
+            if number >= count:
+                raise ValueError(f"{what} {number} does not exist: the model has {count} {what}s, 0 to {count - 1}")
         found += range(int(first), int(last or first) + 1)
-    for number in found:
-        if number >= count:
-            raise ValueError(f"{what} {number} does not exist: the model has {count} {what}s, 0 to {count - 1}")
     if not found:
         raise ValueError(f"--{what}s {text!r} names no {what}")
     return found

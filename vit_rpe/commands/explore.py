@@ -9,6 +9,10 @@ from vit_rpe.commands._subject import Subject, add_subject_arguments, load_image
 
 __all__ = ["add_arguments", "run"]
 
+LARGEST_FILE = 10_000_000
+"""Bytes of a page that still opens at once; beyond it numbers are rounded more."""
+FEWER_BITS = (7, 6)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
@@ -27,11 +31,21 @@ def run(args: argparse.Namespace) -> None:
     inputs, pixels, names = load_images(subject, args.image)
     with torch.no_grad(), record(subject.model) as seen:
         scores = subject.model(inputs)
-    page = explorer_page(seen, pixels, names=names, title=subject.title, captions=_captions(subject, scores))
+    captions, note = _captions(subject, scores), ""
+    page = explorer_page(seen, pixels, names=names, title=subject.title, captions=captions)
+    for bits in FEWER_BITS:
+        if len(page.encode()) <= LARGEST_FILE:
+            break
+        page = explorer_page(seen, pixels, names=names, title=subject.title, captions=captions, bits=bits)
+        note = f"\nq and k are rounded to {bits} bits instead of 8 to keep the file small: maps are less exact"
+    if len(page.encode()) > LARGEST_FILE:
+        note += (
+            f"\nthe file is larger than {LARGEST_FILE / 1e6:g} MB: fewer images or a smaller --img-size make it smaller"
+        )
     path = Path(args.out)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page, encoding="utf-8")
-    print(f"{path}  {path.stat().st_size / 1e6:.1f} MB, {len(names)} images, {len(seen)} layers")
+    print(f"{path}  {path.stat().st_size / 1e6:.1f} MB, {len(names)} images, {len(seen)} layers{note}")
 
 
 def _captions(subject: Subject, scores: object) -> list[str] | None:

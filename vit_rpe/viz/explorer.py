@@ -31,7 +31,13 @@ FINE_NUMBERS = 2_500_000
 
 
 def explorer_page(
-    seen: Recording, pixels: Tensor, *, names: Sequence[str], title: str, captions: Sequence[str] | None = None
+    seen: Recording,
+    pixels: Tensor,
+    *,
+    names: Sequence[str],
+    title: str,
+    captions: Sequence[str] | None = None,
+    bits: int | None = None,
 ) -> str:
     """The page as text, to be written in UTF-8.
 
@@ -41,10 +47,14 @@ def explorer_page(
         names: of the images; shown as text, whatever they contain.
         title: of the page, for instance the model's name.
         captions: a sentence per image, for instance the predicted class.
+        bits: per number of q and k, 2 to 16: fewer make the file smaller and the maps coarser; default: 16 where the
+            file stays small, else 8.
 
     Raises:
-        ValueError: layers that do not attend over a whole image, or terms that differ between images.
+        ValueError: layers that do not attend over a whole image, terms that differ between images, or such bits.
     """
+    if bits is not None and not 2 <= bits <= 16:
+        raise ValueError(f"bits must be 2 to 16, got {bits}")
     grid = image_grid(seen, 0)
     for layer in range(len(seen)):
         if seen.grids(layer) != (grid, grid):
@@ -55,9 +65,9 @@ def explorer_page(
     tokens: list[list[Any]] = [[] for _ in names]
     for layer in range(len(seen)):
         pieces, mean = seen.pieces(layer), seen.pieces(layer, mean="image")
-        bits = 16 if 2 * pieces.q.numel() * len(seen) <= FINE_NUMBERS else 8
+        kept = bits or (16 if 2 * pieces.q.numel() * len(seen) <= FINE_NUMBERS else 8)
         for image, packer in enumerate(packers):
-            tokens[image].append(pack_image(packer, pieces, mean, image, bits=bits))
+            tokens[image].append(pack_image(packer, pieces, mean, image, bits=kept))
     data = {
         "alphabet": ALPHABET,
         "captions": list(captions) if captions is not None else [""] * len(names),

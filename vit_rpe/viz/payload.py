@@ -55,7 +55,7 @@ def pack_image(packer: Packer, pieces: Pieces, mean: Pieces, image: int, *, bits
 
     Args:
         mean: the pieces where every token carries the image's mean content.
-        bits: 8 or 16 per number.
+        bits: 2 to 16 per number.
     """
     return {
         "q": _pack_tokens(packer, pieces.q[image], mean.q[image, :, 0], bits),
@@ -73,7 +73,7 @@ def _pack_tokens(packer: Packer, tokens: Tensor, mean: Tensor, bits: int) -> dic
     whole = np.rint(rest / (steps * unit)[..., None]).clip(-top, top)
     return {
         "mean": packer.add(mean.float().cpu().numpy()),
-        "values": packer.add(whole.astype(np.int8 if bits == 8 else np.int16)),
+        "values": packer.add(whole.astype(np.int8 if bits <= 8 else np.int16)),
         "steps": {**packer.add(steps.astype(np.uint16)), "scale": unit},
     }
 
