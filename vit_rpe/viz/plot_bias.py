@@ -68,7 +68,7 @@ def plot_signed(
     columns = max(map(len, rows))
     shape = rows[0][0][1].shape[0] / rows[0][0][1].shape[1]
     figure = new_figure(max(4.6, 1.35 * columns + 1.6), max(1.3 * shape, 0.5) * len(rows) + 0.9)
-    figure.get_layout_engine().set(w_pad=0.09)  # row labels stick out where ticks are narrow
+    figure.set_layout_engine("constrained", w_pad=0.09)  # row labels stick out where ticks are narrow
     axes = panels(figure, len(rows), columns)
     limit = largest(value for row in rows for _, value in row)
     drawn: Any = None
