@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from operator import lt
 
 import torch
 from torch import Tensor
@@ -26,7 +27,11 @@ class TokenGrid:
         num_prefix: class and register tokens in front of the grid.
         offset: lattice coordinate of the first grid token, per axis (a window, a decoding step); default 0.
         stride: lattice steps between neighbouring tokens, per axis (pooled tokens); default 1.
-        extent: size of the whole lattice this grid is a part of, per axis; default: the grid's own size.
+        extent: size of the whole lattice this grid is a part of, per axis; default: up to the grid's last token.
+
+    Raises:
+        ValueError: entries that are no integers or not one per axis, an axis without tokens, a stride below 1, or an
+            extent that ends before the last token.
     """
 
     size: tuple[int, ...]
@@ -40,13 +45,21 @@ class TokenGrid:
             raise ValueError(f"size must be a non-empty tuple of axis lengths, got {self.size!r}")
         for name in ("offset", "stride", "extent"):
             value = getattr(self, name)
-            if value is not None and len(value) != len(self.size):
-                raise ValueError(f"{name}={value!r} needs one entry per axis of size={self.size!r}")
+            if value is not None and (not isinstance(value, tuple) or len(value) != len(self.size)):
+                raise ValueError(f"{name}={value!r} needs one entry per axis of size={self.size!r}, in a tuple")
+        for entry in (*self.size, *self.origin, *self.steps, *(self.extent or ()), self.num_prefix):
+            if isinstance(entry, (bool, float, str)) or entry is None:
+                raise ValueError(f"a grid is made of integers, got {entry!r} in {self!r}")
         # Lengths that are symbols of an export or compile cannot be branched on and are not checked here.
         if any(type(length) is int and length < 1 for length in self.size):
             raise ValueError(f"every axis needs at least one token, got size={self.size!r}")
         if self.num_prefix < 0:
             raise ValueError(f"num_prefix must be 0 or more, got {self.num_prefix}")
+        if any(type(step) is int and step < 1 for step in self.steps):
+            raise ValueError(f"stride must be at least 1 along every axis, got {self.stride!r}")
+        if self.extent is not None and are_constants(*self.extent, *self.reach):
+            if any(map(lt, self.extent, self.reach)):
+                raise ValueError(f"extent={self.extent!r} must hold all tokens of the grid, which need {self.reach}")
 
     @property
     def ndim(self) -> int:
@@ -71,9 +84,17 @@ class TokenGrid:
         return self.stride if self.stride is not None else (1,) * self.ndim
 
     @property
+    def reach(self) -> tuple[int, ...]:
+        """Size of the smallest lattice that holds all tokens."""
+        if self.offset is None and self.stride is None:
+            return self.size
+        axes = zip(self.origin, self.size, self.steps, strict=True)
+        return tuple(first + (size - 1) * step + 1 for first, size, step in axes)
+
+    @property
     def lattice(self) -> tuple[int, ...]:
         """Size of the whole lattice, for encodings that normalise by it."""
-        return self.extent if self.extent is not None else self.size
+        return self.extent if self.extent is not None else self.reach
 
     def axis_positions(self, axis: int, device: Device = None) -> Tensor:
         """Lattice coordinates along one axis, int64 (S,)."""

@@ -16,32 +16,18 @@ from einops import rearrange
 from timm.layers import DropPath, LayerNorm, LayerScale, Mlp
 from torch import Tensor, nn
 
-from vit_rpe.attention import KERNELS, attend, attend_by_window, attention_weights
+from vit_rpe.attention import attend, attend_by_window, attention_weights
 from vit_rpe.attention.windows import pays_to_build
 from vit_rpe.cache import LayerCache
-from vit_rpe.encodings import Spec, create_position, is_per_pair, resized_position
-from vit_rpe.geometry import Device, TokenGrid
-from vit_rpe.masks import as_batch_head, causal, intersect, neighbourhood, padding
+from vit_rpe.checks import check_count, check_rates, check_type
+from vit_rpe.encodings import Spec, create_position, is_per_pair, parse_specs, resized_position
+from vit_rpe.geometry import Device, TokenGrid, check_same_axes
+from vit_rpe.layer_options import GridLike, Window, as_grid, as_window, check_kernel, check_length
+from vit_rpe.masks import as_batch_head, geometry_mask, intersect, padding
 from vit_rpe.sections import rows_within
-from vit_rpe.suggest import unknown_name
 from vit_rpe.terms import PositionTerms, combine
 
 NormLayer = Callable[..., nn.Module]
-
-
-def geometry_mask(
-    q: TokenGrid,
-    k: TokenGrid,
-    *,
-    is_causal: bool,
-    window: int | tuple[int, ...] | None,
-    device: Device = None,
-) -> Tensor | None:
-    """The bool (Nq, Nk) mask of ``causal`` and ``window`` together; None when neither is asked for."""
-    return intersect(
-        causal(q, k, device) if is_causal else None,
-        neighbourhood(q, k, window, device) if window is not None else None,
-    )
 
 
 class RelativeMultiheadAttention(nn.Module):
@@ -65,7 +51,8 @@ class RelativeMultiheadAttention(nn.Module):
         depth_index, depth: which layer of how many, for encodings that differ by layer.
 
     Raises:
-        ValueError: ``dim`` not divisible by ``num_heads``, an unknown encoding, option or kernel, ``rpe`` without grid.
+        ValueError: ``dim`` not divisible by ``num_heads``, an unknown encoding, option or kernel, ``rpe`` without
+            grid, a value of another type or out of its range, a kernel that cannot compute the encoding.
     """
 
     def __init__(
@@ -74,9 +61,9 @@ class RelativeMultiheadAttention(nn.Module):
         num_heads: int = 8,
         *,
         rpe: Spec | Sequence[Spec] | None = None,
-        grid: TokenGrid | tuple[int, ...] | int | None = None,
+        grid: GridLike = None,
         causal: bool = False,
-        window: int | tuple[int, ...] | None = None,
+        window: Window = None,
         dropout: float = 0.0,
         proj_drop: float = 0.0,
         qkv_bias: bool = True,
@@ -92,21 +79,23 @@ class RelativeMultiheadAttention(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        check_count("dim", dim)
+        check_count("num_heads", num_heads)
+        check_rates(dropout=dropout, proj_drop=proj_drop)
         if dim % num_heads != 0:
             raise ValueError(f"dim must be divisible by num_heads, got dim={dim} and num_heads={num_heads}")
-        if attn_impl != "auto" and attn_impl not in KERNELS:
-            raise unknown_name("attn_impl", attn_impl, ["auto", *KERNELS])
+        check_type("logit_clip", logit_clip, float | None)
         if logit_clip is not None and not logit_clip > 0:
             raise ValueError(f"logit_clip must be positive, got {logit_clip}")
-        if rpe not in (None, "none") and grid is None:
+        if parse_specs(rpe) and grid is None:
             raise ValueError(f"rpe={rpe!r} needs the native grid: pass grid=(height, width) or a TokenGrid")
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         self.num_heads = num_heads
         self.head_dim = dim // num_heads
         self.scale = self.head_dim**-0.5
-        self.grid = as_grid(grid)
+        self.grid = native = as_grid(grid)
         self.causal = causal
-        self.window = window
+        self.window = as_window(window, native)
         self.logit_clip = logit_clip
         self.attn_impl = attn_impl
         self.qkv = nn.Linear(dim, 3 * dim, bias=qkv_bias, **factory)
@@ -118,19 +107,19 @@ class RelativeMultiheadAttention(nn.Module):
         self.proj_drop = nn.Dropout(proj_drop)
         self.rpe = (
             None
-            if self.grid is None
-            else create_position(
-                rpe, num_heads, self.head_dim, self.grid, depth_index=depth_index, depth=depth, **factory
-            )
+            if native is None
+            else create_position(rpe, num_heads, self.head_dim, native, depth_index=depth_index, depth=depth, **factory)
         )
+        # inside a model the terms of other encodings may come to its own: there the model asks for all of them
+        check_kernel(attn_impl, self.rpe if depth is None else None, native, logit_clip=logit_clip, device=device)
 
     def forward(
         self,
         x: Tensor,
-        grid: TokenGrid | None = None,
+        grid: GridLike = None,
         *,
         context: Tensor | None = None,
-        context_grid: TokenGrid | None = None,
+        context_grid: GridLike = None,
         shared: PositionTerms | None = None,
         keep: Tensor | None = None,
         visible: Tensor | None = None,
@@ -142,7 +131,7 @@ class RelativeMultiheadAttention(nn.Module):
 
         Args:
             x: (B, Nq, C).
-            grid: where the tokens of ``x`` lie; default: the native grid.
+            grid: where the tokens of ``x`` lie, a grid or its size; default: the native grid.
             context: (B, Nk, C) for cross-attention.
             context_grid: where the tokens of ``context`` (or of the cache and ``x``) lie; default: the grid of ``x``.
             shared: terms that a model computed once for all layers, combined with this layer's own.
@@ -156,9 +145,14 @@ class RelativeMultiheadAttention(nn.Module):
             (B, Nq, C), or a pair of it and the weights (B, H, Nq, Nk).
 
         Raises:
-            ValueError: a sequence that does not fit its grid, or a mask of another shape.
+            ValueError: a sequence that does not fit its grid, grids of different axes, a context of another batch size,
+                a mask of another shape.
         """
         source = x if context is None else context
+        if context is not None and keep is not None:
+            raise ValueError("keep says which tokens of x there are, for self-attention: leave context out")
+        if source.shape[0] != x.shape[0]:
+            raise ValueError(f"x and context must have the same batch, got {x.shape[0]} and {source.shape[0]} samples")
         if cache is not None and (context is not None or context_grid is None or keep is not None):
             raise ValueError("cache is for self-attention with context_grid, and without keep")
         cached = 0 if cache is None else cache.length
@@ -204,8 +198,8 @@ class RelativeMultiheadAttention(nn.Module):
         self,
         x: Tensor,
         source: Tensor,
-        grid: TokenGrid | None,
-        context_grid: TokenGrid | None,
+        grid: GridLike,
+        context_grid: GridLike,
         *,
         shared: PositionTerms | None = None,
         keep: Tensor | None = None,
@@ -216,21 +210,31 @@ class RelativeMultiheadAttention(nn.Module):
         Args:
             cached: earlier tokens on the key grid, before those of ``source``.
         """
-        q = grid if grid is not None else self.grid
-        k = context_grid if context_grid is not None else q
+        q, k = self._grids(grid, context_grid)
         own = PositionTerms()
-        if self.grid is not None and q is not None and q.ndim != self.grid.ndim:
-            raise ValueError(f"the native grid is {self.grid.size}, got tokens on a grid of {q.ndim} axes: {q.size}")
         if q is not None and k is not None:
             if keep is None:
-                _check_length("x", x.shape[1], q)
-                _check_length("context" if source is not x else "x", cached + source.shape[1], k)
+                check_length("x", x.shape[1], q)
+                check_length("context" if source is not x else "x", cached + source.shape[1], k)
             own = self._own_terms(q, k, x.device)
             if keep is not None:
                 own = own.take(keep)
         elif self.causal or self.window is not None:
             raise ValueError("causal and window need to know where the tokens lie: pass grid")
         return own if shared is None else combine(shared, own)
+
+    def _grids(self, grid: GridLike, context_grid: GridLike) -> tuple[TokenGrid | None, TokenGrid | None]:
+        """Where queries and keys lie."""
+        q = as_grid(grid) or self.grid
+        k = as_grid(context_grid) or q
+        for place in (q, k):
+            if self.grid is not None and place is not None and place.ndim != self.grid.ndim:
+                raise ValueError(
+                    f"the native grid is {self.grid.size}, got tokens on a grid of {place.ndim} axes: {place.size}"
+                )
+        if q is not None and k is not None:
+            check_same_axes(q, k)
+        return q, k
 
     def _own_terms(self, q: TokenGrid, k: TokenGrid, device: Device) -> PositionTerms:
         """This layer's encoding and masks."""
@@ -248,16 +252,16 @@ class RelativeMultiheadAttention(nn.Module):
         self,
         x: Tensor,
         source: Tensor,
-        grid: TokenGrid | None,
-        context_grid: TokenGrid | None,
+        grid: GridLike,
+        context_grid: GridLike,
         shared: PositionTerms | None,
     ) -> tuple[Callable[[TokenGrid], PositionTerms], TokenGrid]:
         """The terms of a window of queries as a function of its grid, and the grid of all queries."""
-        q = grid if grid is not None else self.grid
+        q, k = self._grids(grid, context_grid)
         assert q is not None  # there is an encoding
-        k = context_grid if context_grid is not None else q
-        _check_length("x", x.shape[1], q)
-        _check_length("context" if source is not x else "x", source.shape[1], k)
+        assert k is not None
+        check_length("x", x.shape[1], q)
+        check_length("context" if source is not x else "x", source.shape[1], k)
 
         def build(window: TokenGrid) -> PositionTerms:
             own = self._own_terms(window, k, x.device)
@@ -284,7 +288,7 @@ class RelativeMultiheadAttention(nn.Module):
 
     def _visible(self, visible: Tensor | None, key_visible: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
         if visible is not None:
-            visible = as_batch_head(visible, q.shape[0], self.num_heads)
+            visible = as_batch_head(visible, q.shape[0], self.num_heads, queries=q.shape[2], keys=k.shape[2])
         if key_visible is not None and key_visible.shape != (q.shape[0], k.shape[2]):
             raise ValueError(
                 f"key_visible must be (batch, keys) = {(q.shape[0], k.shape[2])}, got {tuple(key_visible.shape)}"
@@ -324,6 +328,7 @@ class Block(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        check_rates(drop_path=drop_path)
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         self.norm1 = norm_layer(dim, **factory)
         self.attn = RelativeMultiheadAttention(
@@ -373,18 +378,3 @@ class Block(nn.Module):
         )
         x = x + self.drop_path1(self.ls1(attended))
         return x + self.drop_path2(self.ls2(self.mlp(self.norm2(x))))
-
-
-def as_grid(grid: TokenGrid | tuple[int, ...] | int | None) -> TokenGrid | None:
-    """A size as a grid without prefix tokens; grids and None as they are."""
-    if grid is None or isinstance(grid, TokenGrid):
-        return grid
-    return TokenGrid((grid,) if isinstance(grid, int) else tuple(grid))
-
-
-def _check_length(name: str, length: int, grid: TokenGrid) -> None:
-    if type(length) is int and all(type(size) is int for size in grid.size) and length != grid.num_tokens:
-        raise ValueError(
-            f"{name} has {length} tokens, but its grid {grid.size} with {grid.num_prefix} prefix tokens has "
-            f"{grid.num_tokens}: pass the grid the tokens lie on"
-        )

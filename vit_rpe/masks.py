@@ -10,7 +10,8 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from vit_rpe.geometry import Device, TokenGrid, check_same_axes, expand_axis
+from vit_rpe.checks import check_type
+from vit_rpe.geometry import Device, TokenGrid, are_constants, check_same_axes, expand_axis
 
 
 def _pad_prefix(visible: Tensor, q: TokenGrid, k: TokenGrid, *, to_prefix: bool, from_prefix: bool) -> Tensor:
@@ -47,18 +48,27 @@ def causal(q: TokenGrid, k: TokenGrid, device: Device = None) -> Tensor:
     return _pad_prefix(visible, q, k, to_prefix=True, from_prefix=False)
 
 
+def check_radius(radius: int | tuple[int, ...], grid: TokenGrid | None = None) -> None:
+    """Raise ValueError unless ``radius`` is an integer >= 0, or one per axis (of ``grid``, where it is known)."""
+    check_type("window", radius, int | tuple[int, ...])
+    radii = (radius,) if isinstance(radius, int) else radius
+    one_each = isinstance(radius, int) or grid is None or len(radii) == grid.ndim
+    if min(radii, default=-1) < 0 or not one_each:
+        of_grid = "" if grid is None else f" of the grid {grid.size}"
+        raise ValueError(f"window={radius!r} must be one radius >= 0, or one per axis{of_grid}")
+
+
 def neighbourhood(q: TokenGrid, k: TokenGrid, radius: int | tuple[int, ...], device: Device = None) -> Tensor:
     """Keys whose offset is at most ``radius`` along every axis, bool (Nq, Nk); the window is cut at the border.
 
     Prefix tokens see all and are seen by all.
 
     Raises:
-        ValueError: a negative radius, or not one radius per axis.
+        ValueError: a radius that is negative or no integer, or not one radius per axis.
     """
     check_same_axes(q, k)
-    radii = (radius,) * q.ndim if isinstance(radius, int) else tuple(radius)
-    if len(radii) != q.ndim or any(r < 0 for r in radii):
-        raise ValueError(f"window={radius!r} must be one radius >= 0, or one per axis of the grid {q.size}")
+    check_radius(radius, q)
+    radii = (radius,) * q.ndim if isinstance(radius, int) else radius
     visible = torch.ones((), dtype=torch.bool, device=device)
     for axis in range(q.ndim):
         delta = q.axis_positions(axis, device)[:, None] - k.axis_positions(axis, device)[None, :]
@@ -91,22 +101,32 @@ def padding(key_visible: Tensor) -> Tensor:
     return key_visible[:, None, None, :]
 
 
-def as_batch_head(visible: Tensor, batch: int, num_heads: int) -> Tensor:
+def as_batch_head(
+    visible: Tensor, batch: int, num_heads: int, *, queries: int | None = None, keys: int | None = None
+) -> Tensor:
     """Bring a user's mask to four axes that broadcast to (B, H, Nq, Nk).
 
     Accepted: (B, Nq, Nk), the same for all heads; (B, H, Nq, Nk); (1, Nq, Nk) as an explicit broadcast. A batch that
     equals the number of heads never changes the meaning: three axes are always (batch, query, key).
 
+    Args:
+        queries, keys: Nq and Nk, where they are known.
+
     Raises:
         ValueError: another dtype, number of axes or size.
     """
-    expected = f"bool of shape ({batch} or 1, Nq, Nk) or ({batch} or 1, {num_heads} or 1, Nq, Nk)"
+    pairs = f"{'Nq' if queries is None else queries}, {'Nk' if keys is None else keys}"
+    expected = f"bool of shape ({batch} or 1, {pairs}) or ({batch} or 1, {num_heads} or 1, {pairs})"
     if visible.dtype != torch.bool or visible.ndim not in (3, 4):
         raise ValueError(f"visible must be {expected}, got {visible.dtype} {tuple(visible.shape)}")
     if visible.ndim == 3:
         visible = visible[:, None]
-    if visible.shape[0] not in (1, batch) or visible.shape[1] not in (1, num_heads):
-        raise ValueError(f"visible must be {expected}, got shape {tuple(visible.shape)}")
+    wrong = visible.shape[0] not in (1, batch) or visible.shape[1] not in (1, num_heads)
+    for length, given in ((queries, visible.shape[2]), (keys, visible.shape[3])):
+        if length is not None and are_constants(length, given):
+            wrong = wrong or length != given
+    if wrong:
+        raise ValueError(f"visible must be {expected}, got {tuple(visible.shape)}")
     return visible
 
 
@@ -114,3 +134,18 @@ def intersect(*masks: Tensor | None) -> Tensor | None:
     """Keys visible under every given mask (None hides nothing); shapes broadcast from the right."""
     given = [mask for mask in masks if mask is not None]
     return reduce(torch.logical_and, given) if given else None
+
+
+def geometry_mask(
+    q: TokenGrid,
+    k: TokenGrid,
+    *,
+    is_causal: bool,
+    window: int | tuple[int, ...] | None,
+    device: Device = None,
+) -> Tensor | None:
+    """The bool (Nq, Nk) mask of ``causal`` and ``window`` together; None when neither is asked for."""
+    return intersect(
+        causal(q, k, device) if is_causal else None,
+        neighbourhood(q, k, window, device) if window is not None else None,
+    )

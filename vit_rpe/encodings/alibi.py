@@ -60,6 +60,9 @@ class Alibi(PositionEncoding):
         num_heads, head_dim, grid: as for every encoding.
         metric: ``"l2"``, ``"l1"`` or ``"linf"`` over the axes.
         learned: train the slopes, starting from the published ones.
+
+    Raises:
+        ValueError: an unknown ``metric``, or another than the default in 1-D, where all are the same.
     """
 
     def __init__(
@@ -73,6 +76,10 @@ class Alibi(PositionEncoding):
     ) -> None:
         super().__init__(num_heads, head_dim, grid)
         check_choice("metric", metric, METRICS)
+        if metric != "l2" and grid.ndim == 1:
+            raise ValueError(
+                f"metric={metric!r} needs a grid of several axes, got {grid.size}: in 1-D all are the same"
+            )
         self.metric = metric
         self.slopes = nn.Parameter(torch.empty(num_heads)) if learned else None
         self.reset_parameters()

@@ -8,6 +8,10 @@ the factors 8 and 16 are those of its released code). ``log`` is the plainer for
 
 The network sees each distinct offset once, prod(Sq_a + Sk_a - 1) of them, not each pair; pairs look their value up.
 ``size`` is the native grid's, also when the queries and keys lie on another one. An axis of one token has coordinate 0.
+
+``swinv2`` starts near 16 sigmoid(0) = 8 for every pair of patches. Swin V2 has no class token, so that there this is a
+constant, which adds nothing to a softmax. A pair with a prefix token has 0 with ``prefix="zero"``: a patch then starts
+with e^8 times the weight on patches. ``prefix="learned"`` starts these pairs at 8 too, so that all start alike.
 """
 
 from __future__ import annotations
@@ -57,7 +61,8 @@ class ContinuousBias(PositionEncoding):
         num_heads, head_dim, grid: as for every encoding.
         mode: ``"swinv2"`` or ``"log"``, see above.
         hidden: width of the hidden layer.
-        prefix: ``"zero"``, or ``"learned"`` for a scalar for prefix->patch, patch->prefix and prefix->prefix.
+        prefix: ``"zero"``, or ``"learned"`` for a scalar for prefix->patch, patch->prefix and prefix->prefix, which is
+            the better one beside prefix tokens in mode ``swinv2``, see above.
 
     Raises:
         ValueError: an unknown ``mode`` or ``prefix``, ``hidden`` below 1.
@@ -84,10 +89,17 @@ class ContinuousBias(PositionEncoding):
         self.prefix_bias = prefix_parameter(prefix, num_heads, grid)
         self.reset_parameters()
 
+    @property
+    def constant(self) -> float:
+        """The bias where the network gives 0."""
+        return 8.0 if self.mode == "swinv2" else 0.0
+
     def reset_parameters(self) -> None:
         for name, parameter in self.named_parameters():
-            if name.endswith("weight") or name == "prefix_bias":
+            if name.endswith("weight"):
                 nn.init.trunc_normal_(parameter, std=0.02)
+            elif name == "prefix_bias":
+                nn.init.constant_(parameter, self.constant)
             else:
                 nn.init.zeros_(parameter)
 
@@ -108,7 +120,7 @@ class ContinuousBias(PositionEncoding):
         for parameter in self.fc2.parameters():
             parameter.zero_()
         if self.prefix_bias is not None:
-            self.prefix_bias.fill_(8.0 if self.mode == "swinv2" else 0.0)
+            self.prefix_bias.fill_(self.constant)
 
     def no_weight_decay(self) -> set[str]:
         return {name for name, _ in self.named_parameters() if not name.endswith("weight")}

@@ -85,6 +85,10 @@ class RopeNormalized(PositionEncoding):
     ) -> None:
         super().__init__(num_heads, head_dim, grid)
         check_choice("normalize", normalize, NORMALIZE)
+        if normalize != "separate" and grid.ndim == 1:
+            raise ValueError(
+                f"normalize={normalize!r} needs a grid of several axes, got {grid.size}: in 1-D all are the same"
+            )
         if head_dim % (2 * grid.ndim) != 0:
             raise ValueError(
                 f"rope_normalized turns pairs of channels for each of {grid.ndim} axes: head_dim must be divisible by "

@@ -10,13 +10,23 @@ from timm.models.vision_transformer import get_init_weights_vit
 from torch import nn
 
 from vit_rpe.encodings import PositionEncoding
+from vit_rpe.suggest import unknown_name
 
 if TYPE_CHECKING:
     from vit_rpe.models.vit import VisionTransformer
 
 
+MODES = ("", "jax", "jax_nlhb", "moco", "reset")
+
+
 def draw_weights(model: VisionTransformer, mode: str, *, needs_reset: bool) -> None:
-    """timm's initialisation by ``mode``; encodings by their own rules."""
+    """timm's initialisation by ``mode``; encodings by their own rules.
+
+    Raises:
+        ValueError: an unknown ``mode``.
+    """
+    if mode not in MODES:
+        raise unknown_name("weight_init", mode, [*MODES, "skip"])
     if model.pos_embed is not None:
         nn.init.trunc_normal_(model.pos_embed, std=0.02)
     for token in (model.cls_token, model.reg_token):

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from vit_rpe.attention import attention_weights, position_logits, rotate, value_output
 from vit_rpe.geometry import TokenGrid
-from vit_rpe.layers import RelativeMultiheadAttention, geometry_mask
-from vit_rpe.masks import as_batch_head, intersect, padding
+from vit_rpe.layers import RelativeMultiheadAttention
+from vit_rpe.masks import as_batch_head, geometry_mask, intersect, padding
 from vit_rpe.terms import PositionTerms, dense_index
 
 

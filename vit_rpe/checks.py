@@ -1,0 +1,58 @@
+"""Whether a given value is of the kind that is expected, in one wording for options of encodings, layers and models."""
+
+from __future__ import annotations
+
+from math import isfinite
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
+
+WORDS = {bool: "True or False", int: "an integer", float: "a finite number", str: "a string", NoneType: "None"}
+
+
+def check_type(name: str, value: object, expected: Any) -> None:
+    """Raise ValueError unless ``value`` is what the annotation ``expected`` says.
+
+    A bool is no number, an integer may stand for a float, and a float must be finite. Tuples are judged entry by entry.
+    An annotation made of other types, or none (``inspect.Parameter.empty``), is not judged.
+    """
+    if not _fits(value, expected):
+        raise ValueError(f"{name} must be {_words(expected)}, got {value!r}")
+
+
+def check_count(name: str, value: object) -> None:
+    """Raise ValueError unless ``value`` is an integer of at least 1."""
+    if not _fits(value, int) or value < 1:  # type: ignore[operator]
+        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
+
+
+def check_rates(**rates: object) -> None:
+    """Raise ValueError unless every rate, by its name, is a number p with 0 <= p < 1."""
+    for name, value in rates.items():
+        if not _fits(value, float) or not 0 <= value < 1:  # type: ignore[operator]
+            raise ValueError(f"{name} must be a number p with 0 <= p < 1, got {value!r}")
+
+
+def _fits(value: object, expected: Any) -> bool:
+    if get_origin(expected) in (Union, UnionType):
+        return any(_fits(value, choice) for choice in get_args(expected))
+    if get_origin(expected) is tuple:
+        items = get_args(expected)
+        each = items[:1] * len(value) if isinstance(value, tuple) and items[-1] is Ellipsis else items
+        return isinstance(value, tuple) and len(value) == len(each) and all(map(_fits, value, each))
+    if expected is None or expected is NoneType:
+        return value is None
+    if expected is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
+    if expected is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if expected in (bool, str):
+        return isinstance(value, expected)
+    return True
+
+
+def _words(expected: Any) -> str:
+    if get_origin(expected) in (Union, UnionType):
+        return " or ".join(_words(choice) for choice in get_args(expected))
+    if get_origin(expected) is tuple:
+        return f"a tuple (each {_words(get_args(expected)[0])})"
+    return WORDS.get(NoneType if expected is None else expected, str(expected))
