@@ -25,8 +25,17 @@ class LayerCache:
         return 0 if self.keys is None else self.keys.shape[2]
 
     def extend(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Append the newest tokens (B, H, n, D) and return all of them, (B, H, T + n, D)."""
+        """Append the newest tokens (B, H, n, D) and return all of them, (B, H, T + n, D).
+
+        Raises:
+            ValueError: another batch or model than that of the tokens before.
+        """
         if self.keys is not None and self.values is not None:
+            held, new = ((t.shape[0], t.shape[1], t.shape[3]) for t in (self.keys, keys))
+            if held != new:
+                raise ValueError(
+                    f"this cache holds (batch, heads, head width) {held}, got tokens of {new}: make a new one"
+                )
             keys = torch.cat([self.keys, keys], dim=2)
             values = torch.cat([self.values, values], dim=2)
         self.keys, self.values = keys, values

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from vit_rpe.cache import DecodingCache
+from vit_rpe.checks import check_count
 from vit_rpe.encodings import PositionEncoding
+from vit_rpe.models._sequence_io import check_ids
 
 if TYPE_CHECKING:
     from vit_rpe.models.sequence import SequenceTransformer
@@ -21,6 +23,8 @@ def new_cache(model: SequenceTransformer, context: int | None) -> DecodingCache:
     for module in model.modules():
         if isinstance(module, PositionEncoding) and not module.card.decodes:
             raise ValueError(f"rpe={module.name!r} cannot decode step by step: {module.card.elsewhere}")
+    if context is not None:
+        check_count("context", context)
     return DecodingCache(len(model.blocks), model.length if context is None else context)
 
 
@@ -50,12 +54,16 @@ def generate(
         int64 (B, T + num_tokens), the prompt first.
 
     Raises:
-        ValueError: no language model, an empty prompt, a bad option, or more tokens than the model can place.
+        ValueError: no language model, an empty prompt, ids outside of the vocabulary, a bad option, or more tokens than
+            the model can place.
     """
     if model.head_type != "lm":
         raise ValueError(f"only a language model (head='lm') generates, this one has head={model.head_type!r}")
     if prompt.ndim != 2 or prompt.shape[1] == 0:
         raise ValueError(f"the prompt must be (batch, tokens) with at least one token, got {tuple(prompt.shape)}")
+    check_ids(prompt, model.token_embed.num_embeddings)  # type: ignore[arg-type]
+    if num_tokens < 0:
+        raise ValueError(f"num_tokens must be >= 0, got {num_tokens}")
     if temperature < 0 or (top_k is not None and top_k < 1):
         raise ValueError(f"temperature must be >= 0 and top_k >= 1 or None, got {temperature=} and {top_k=}")
     total = prompt.shape[1] + num_tokens

@@ -10,6 +10,7 @@ from timm.models.vision_transformer import get_init_weights_vit
 from torch import Tensor, nn
 
 from vit_rpe.absolute import sincos_embedding
+from vit_rpe.checks import check_count
 from vit_rpe.encodings import PositionEncoding
 from vit_rpe.geometry import Device, TokenGrid
 
@@ -37,6 +38,9 @@ def check_ways(
     """
     if (vocab_size is None) == (in_features is None):
         raise ValueError(f"give vocab_size or in_features, got vocab_size={vocab_size} and in_features={in_features}")
+    for name, width in (("vocab_size", vocab_size), ("in_features", in_features)):
+        if width is not None:
+            check_count(name, width)
     if class_token and causal:
         raise ValueError("class_token=True needs causal=False: a prefix token of a causal model sees no other token")
     if pool == "token" and not class_token:
@@ -48,6 +52,35 @@ def check_ways(
     if num_classes not in (None, vocab_size):
         raise ValueError(f"head='lm' has one output a token of the vocabulary, {vocab_size}; got {num_classes=}")
     return vocab_size
+
+
+def check_input(x: Tensor, vocab_size: int | None, in_features: int | None) -> None:
+    """Refuse what is neither token ids (B, N) nor vectors (B, N, F), whichever the model takes.
+
+    The values of ids are not looked at, which would make an accelerator wait: see :func:`check_ids`.
+
+    Raises:
+        ValueError: another shape or kind of number.
+    """
+    if vocab_size is not None and (x.ndim != 2 or x.dtype not in (torch.int32, torch.int64)):
+        expected = "token ids (batch, tokens), int32 or int64"
+    elif in_features is not None and (x.ndim != 3 or x.shape[2] != in_features):
+        expected = f"vectors (batch, tokens, {in_features} features)"
+    else:
+        return
+    raise ValueError(f"this model takes {expected}, got {x.dtype} of shape {tuple(x.shape)}")
+
+
+def check_ids(ids: Tensor, vocab_size: int) -> None:
+    """Refuse token ids outside of the vocabulary.
+
+    Raises:
+        ValueError: naming the smallest or largest of them.
+    """
+    check_input(ids, vocab_size, None)
+    low, high = (int(end) for end in ids.aminmax())
+    if low < 0 or high >= vocab_size:
+        raise ValueError(f"token ids must be 0 ... {vocab_size - 1}, got {low if low < 0 else high}")
 
 
 def absolute_embedding(model: SequenceTransformer, grid: TokenGrid, device: Device) -> Tensor | None:

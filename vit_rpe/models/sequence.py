@@ -27,6 +27,7 @@ from vit_rpe.models._sequence_io import (
     HEADS,
     POOLS,
     absolute_embedding,
+    check_input,
     check_ways,
     draw_sequence_weights,
     pool_sequence,
@@ -215,10 +216,6 @@ class SequenceTransformer(nn.Module):
 
     def embed(self, x: Tensor, grid: TokenGrid) -> Tensor:
         """Ids (B, N) or vectors (B, N, F) that lie on ``grid`` to tokens (B, P + N, C)."""
-        expected = 2 if self.vocab_size is not None else 3
-        if x.ndim != expected:
-            kind = "token ids (batch, tokens)" if expected == 2 else "vectors (batch, tokens, features)"
-            raise ValueError(f"this model takes {kind}, got shape {tuple(x.shape)}")
         x = self.token_embed(x)
         position = absolute_embedding(self, grid, x.device)
         if position is not None:
@@ -257,6 +254,7 @@ class SequenceTransformer(nn.Module):
         context: int | None = None,
     ) -> Tensor:
         """As :meth:`forward`, to tokens (B, P + N, C) after the last norm."""
+        check_input(x, self.vocab_size, self.in_features)
         if cache is not None and (visible is not None or context is not None):
             raise ValueError("with a cache every token is visible, and its own context limit holds")
         q, k = self.grids(x.shape[1], 0 if cache is None else cache.length, context if cache is None else cache.context)
