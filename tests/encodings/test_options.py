@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from inspect import Parameter
+from types import NoneType
+from typing import Any, get_args
 
 import pytest
 import torch
 
 from tests.encodings.build import HEAD_DIM, HEADS, axes_of, build, draw, inputs, native_grid, output
 from tests.oracles import ORACLES
-from vit_rpe.encodings import PositionEncoding, create_encoding, encoding_options, list_encodings
+from vit_rpe.encodings import PositionEncoding, create_encoding, encoding_options, list_encodings, parse_specs
+from vit_rpe.geometry import TokenGrid
 
 Options = dict[str, Any]
 
@@ -35,7 +38,11 @@ def test_the_oracle_file_names_every_option(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "base", "changed"), changes())
 def test_option_makes_a_difference(name: str, base: Options, changed: Options) -> None:
-    assert any(differs(name, axes, base, changed) for axes in axes_of(name)), f"{changed} is as {base}"
+    """On every number of axes, or it is refused there; and it is not refused everywhere."""
+    accepted = [axes for axes in axes_of(name) if fresh(name, axes, changed) is not None]
+    assert accepted
+    for axes in accepted:
+        assert differs(name, axes, base, changed), f"{changed} is as {base} on {axes} axes"
 
 
 def differs(name: str, axes: int, base: Options, changed: Options) -> bool:
@@ -44,13 +51,13 @@ def differs(name: str, axes: int, base: Options, changed: Options) -> bool:
     Where the rest of the options is refused without the one in question, the comparison is with the defaults.
     """
     one, other = fresh(name, axes, base) or fresh(name, axes, {}), fresh(name, axes, changed)
-    if one is None or other is None:
-        return False
+    assert one is not None
+    assert other is not None
     if shapes(one) != shapes(other):
         return True
     if any(not torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True)):
         return True
-    grid = native_grid(axes, prefix=1)
+    grid = wide_grid(axes)
     tensors = inputs(grid, grid)
     outputs = []
     for encoding in (one, other):
@@ -60,12 +67,17 @@ def differs(name: str, axes: int, base: Options, changed: Options) -> bool:
     return bool((outputs[0] - outputs[1]).abs().max() > 1e-3)
 
 
+def wide_grid(axes: int) -> TokenGrid:
+    """Wide enough for buckets of far offsets, whatever the number of axes."""
+    return TokenGrid((2, 3, 7)[3 - axes :], num_prefix=1)
+
+
 def fresh(name: str, axes: int, options: Options) -> PositionEncoding | None:
     """An encoding with its own initial values; None where the options are refused."""
     torch.manual_seed(3)
     spec = {"name": name, **options}
     try:
-        return create_encoding(spec, HEADS, HEAD_DIM, native_grid(axes, prefix=1), dtype=torch.float64)
+        return create_encoding(spec, HEADS, HEAD_DIM, wide_grid(axes), dtype=torch.float64)
     except ValueError:
         return None
 
@@ -85,15 +97,46 @@ def test_an_unknown_choice_is_refused(name: str) -> None:
 @pytest.mark.parametrize("prefix", ["zero", "learned"])
 @pytest.mark.parametrize("name", [name for name in list_encodings() if "prefix" in encoding_options(name)])
 def test_learned_prefix_values_need_prefix_tokens(name: str, prefix: str) -> None:
-    """Values for prefix tokens exist exactly where they are asked for and the native grid has such tokens."""
-    for number in (0, 1, 4):
+    """Values for prefix tokens exist where they are asked for, and are refused without such tokens."""
+    for number in (1, 4):
         encoding = build(name, native_grid(2, number), {"prefix": prefix})
-        assert ("prefix_bias" in shapes(encoding)) == (prefix == "learned" and number > 0)
+        assert ("prefix_bias" in shapes(encoding)) == (prefix == "learned")
+    if prefix == "learned":
+        with pytest.raises(ValueError, match=r"prefix='learned' is for pairs with class or register tokens"):
+            build(name, native_grid(2), {"prefix": prefix})
+
+
+def wrong_values(annotation: Any) -> list[Any]:
+    """Values that no option of this type takes, though Python would often go on with them."""
+    kinds = {kind: kind in (get_args(annotation) or (annotation,)) for kind in (bool, int, float, str, NoneType)}
+    found: list[Any] = [{}, [None]]
+    found += [] if kinds[bool] else [True, False]
+    found += [] if kinds[str] else ["false", "90"]
+    found += [] if kinds[NoneType] else [None]
+    found += [] if kinds[float] else [2.0]
+    found += [] if kinds[int] or kinds[float] else [1]
+    return [*found, float("nan"), float("inf")]
+
+
+@pytest.mark.parametrize("name", list_encodings())
+def test_a_value_of_another_type_is_refused(name: str) -> None:
+    for option, parameter in encoding_options(name).items():
+        assert parameter.annotation is not Parameter.empty, option
+        for value in wrong_values(parameter.annotation):
+            with pytest.raises(ValueError, match=f"{option} of rpe '{name}' must be"):
+                build(name, native_grid(2, prefix=1), {option: value})
+
+
+@pytest.mark.parametrize("rpe", [5, True, 1.5, object(), {"bias"}, [5], [None], {"name": 3}, {}])
+def test_what_is_no_description_of_an_encoding_is_refused(rpe: Any) -> None:
+    with pytest.raises(ValueError, match="rpe must be"):
+        parse_specs(rpe)
 
 
 REFUSED: list[tuple[str, Options, str]] = [
     ("bias", {"max_distance": -1}, "max_distance=-1"),
     ("bias", {"max_distance": (1, 2, 3)}, "max_distance"),
+    ("bias", {"init_std": -0.1}, "init_std of rpe 'bias' must be at least 0"),
     ("bias_axial", {"max_distance": (1, -2)}, "max_distance"),
     ("rope", {"base": 0.0}, "base"),
     ("rope_mixed", {"base": -1.0}, "base"),
@@ -124,3 +167,10 @@ def test_a_value_out_of_range_is_refused(name: str, options: Options, message: s
 def test_rotation_refuses_a_width_it_cannot_pair(name: str, head_dim: int) -> None:
     with pytest.raises(ValueError, match=f"got {head_dim}"):
         create_encoding(name, HEADS, head_dim, native_grid(2))
+
+
+@pytest.mark.parametrize(("name", "options"), [("alibi", {"metric": "l1"}), ("rope_normalized", {"normalize": "max"})])
+def test_a_choice_between_axes_is_refused_where_there_is_one(name: str, options: Options) -> None:
+    build(name, native_grid(2), options)
+    with pytest.raises(ValueError, match="in 1-D all are the same"):
+        build(name, native_grid(1), options)

@@ -14,6 +14,10 @@ CHANGES: dict = {
 }
 
 
+def refuses(options: dict, native, q_grid, k_grid) -> bool:
+    return options.get("metric", "l2") != "l2" and len(native.size) == 1
+
+
 def slope(head: int, num_heads: int) -> float:
     """Geometric from 2^(-8/H); where H is no power of two, the power below first, then odd members above."""
     power = 1

@@ -17,6 +17,10 @@ CHANGES: dict = {
 AXES_HAVE_CHANNELS = True
 
 
+def refuses(options: dict, native, q_grid, k_grid) -> bool:
+    return "normalize" in options and len(native.size) == 1
+
+
 def angles(position: tuple[int, ...] | None, grid: TokenGrid, width: int, options: dict) -> list[float]:
     if position is None:
         return [0.0] * (width // 2)
