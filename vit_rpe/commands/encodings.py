@@ -1,6 +1,6 @@
 """List every relative position encoding: paper, what it adds, parameters, kernels, other resolutions.
 
-With --pictures, also draw what each encoding of a finished study learned to add to the logits.
+With --pictures, draw what each encoding adds to the logits at its initial parameters, by offset.
 """
 
 from __future__ import annotations
@@ -16,16 +16,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``vit-rpe encodings``."""
     parser.add_argument("--format", choices=("table", "markdown", "json"), default="table", help="how to print it")
     parser.add_argument("--pictures", metavar="FOLDER", help="draw a picture per encoding into this folder")
-    parser.add_argument("--study", metavar="FOLDER", help="the study whose trained models are drawn")
-    parser.add_argument("--layer", type=int, default=2, help="the layer drawn, from 0")
 
 
 def run(args: argparse.Namespace) -> None:
     """Print the table, or draw."""
     if args.pictures is not None:
-        if args.study is None:
-            raise ValueError("--pictures draws trained models: name a finished study with --study FOLDER")
-        _draw(Path(args.pictures), Path(args.study), args.layer)
+        _draw(Path(args.pictures))
         return
     rows = catalogue()
     if args.format == "json":
@@ -51,26 +47,33 @@ def _print_table(rows: list[Row]) -> None:
     Console().print(table)
 
 
-def _draw(folder: Path, study: Path, layer: int) -> None:
+def _draw(folder: Path) -> None:
+    """A picture per encoding: a 9 x 13 grid, four heads, seed 0, every token with the same random q and k."""
     import torch
 
-    from vit_rpe.data import DataConfig, build_data, eval_loader
-    from vit_rpe.training.checkpoint import load_checkpoint
-    from vit_rpe.viz import plot_bias, record
+    from vit_rpe import TokenGrid, create_encoding
+    from vit_rpe.viz import by_offset, offset_range
+    from vit_rpe.viz.pieces import Pieces
+    from vit_rpe.viz.plot_bias import plot_signed
 
     folder.mkdir(parents=True, exist_ok=True)
+    grid, heads, width = TokenGrid((9, 13)), 4, 32
     for name in [row.name for row in catalogue() if row.adds]:
-        runs = sorted(study.glob(f"cells/{name}-*seed*/last"))
-        if not runs:
-            print(f"{name}: no finished run in {study / 'cells'}, not drawn")
-            continue
-        loaded = load_checkpoint(runs[0])
-        config = DataConfig(**loaded.info.data)
-        preprocessing = loaded.preprocessing
-        bundle = build_data(config, img_size=preprocessing.img_size, in_chans=preprocessing.in_chans, seed=0)
-        images, _ = next(iter(eval_loader(bundle, config)))
-        with torch.no_grad(), record(loaded.model) as seen:
-            loaded.model(bundle.to_device_batch(images, "cpu"))
-        figure = plot_bias(seen, layers=[layer])
-        figure.savefig(folder / f"{name}.png", dpi=110)
-        print(f"{name}: {folder / f'{name}.png'} from {runs[0]}")
+        torch.manual_seed(0)
+        encoding = create_encoding(name, heads, width, grid)
+        for parameter in encoding.parameters():
+            if not parameter.any():
+                torch.nn.init.trunc_normal_(parameter, std=0.02)  # what starts at zero would show nothing
+        content = torch.randn(2, 1, heads, 1, width).expand(-1, -1, -1, grid.num_tokens, -1)
+        with torch.no_grad():
+            terms = encoding(grid, grid)
+        pieces = Pieces(content[0], content[1], content[1], terms, None, width**-0.5, None, lambda out: out)
+        values = by_offset(pieces.position()[0], grid, grid)
+        hidden = ~values.isfinite()
+        mean = values.masked_fill(hidden, float("nan")).nanmean(dim=(1, 2), keepdim=True)  # a softmax ignores it
+        low, sizes = offset_range(grid, grid)
+        extent = (low[1] - 0.5, low[1] + sizes[1] - 0.5, low[0] + sizes[0] - 0.5, low[0] - 0.5)
+        panels = [(f"head {head}", (values - mean)[head]) for head in range(heads)]
+        title = f"{name}: added to the logit, less its mean\nrow dh, column dw, key minus query (dot: the query)"
+        plot_signed([panels], [""], title=title, extent=extent).savefig(folder / f"{name}.png", dpi=110)
+        print(folder / f"{name}.png")
