@@ -78,6 +78,8 @@ def check_ids(ids: Tensor, vocab_size: int) -> None:
         ValueError: naming the smallest or largest of them.
     """
     check_input(ids, vocab_size, None)
+    if ids.numel() == 0:
+        return
     low, high = (int(end) for end in ids.aminmax())
     if low < 0 or high >= vocab_size:
         raise ValueError(f"token ids must be 0 ... {vocab_size - 1}, got {low if low < 0 else high}")
