@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import pytest
 import torch
@@ -95,3 +96,32 @@ def test_a_bad_grid_is_refused(arguments: dict, message: str) -> None:
 def test_grids_of_different_axes_do_not_meet() -> None:
     with pytest.raises(ValueError, match="number of axes"):
         check_same_axes(TokenGrid((2, 3)), TokenGrid((6,)))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"stride": (1, 0)}, "stride must be at least 1"),
+        ({"stride": (1, -2)}, "stride must be at least 1"),
+        ({"extent": (2, 2)}, "extent"),
+        ({"offset": (0, 1), "extent": (2, 3)}, r"which need \(2, 4\)"),
+        ({"stride": (2, 2), "extent": (3, 4)}, r"which need \(3, 5\)"),
+        ({"size": (2, 3.0)}, "made of integers, got 3.0"),
+        ({"size": (2, True)}, "made of integers, got True"),
+        ({"size": (2, "3")}, "made of integers, got '3'"),
+        ({"num_prefix": 1.0}, "made of integers"),
+        ({"num_prefix": -1}, "num_prefix"),
+        ({"offset": (0.5, 1)}, "made of integers"),
+        ({"offset": [0, 1]}, "in a tuple"),
+        ({"offset": (1,)}, "one entry per axis"),
+    ],
+)
+def test_what_is_no_grid_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        TokenGrid(**{"size": (2, 3), **options})
+
+
+def test_the_lattice_reaches_to_the_last_token() -> None:
+    assert TokenGrid((2, 3)).lattice == (2, 3)
+    assert TokenGrid((2, 3), offset=(4, 0), stride=(1, 2)).lattice == (6, 5)
+    assert TokenGrid((2, 3), offset=(4, 0), stride=(1, 2), extent=(6, 6)).lattice == (6, 6)

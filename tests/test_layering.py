@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "vit_rpe"
 FLOORS = {
     "suggest": 0,
+    "checks": 0,
     "precision": 0,
     "geometry": 0,
     "toeplitz": 0.5,
@@ -26,6 +27,7 @@ FLOORS = {
     "absolute": 3,
     "cache": 2,
     "layers": 3,
+    "layer_options": 2.5,
     "models": 4,
     "data": 4,
     "catalogue": 4,

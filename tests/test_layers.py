@@ -150,6 +150,25 @@ def test_block_applies_keep_to_every_pair():
         ({"logit_clip": 0.0}, "logit_clip must be positive"),
         ({"rpe": {"name": "bias", "max_distanse": 3}, "grid": (2, 3)}, "did you mean 'max_distance'"),
         ({"rpe": ["bias", "bias"], "grid": (2, 3)}, "more than once"),
+        ({"rpe": "biass"}, "did you mean 'bias'"),
+        ({"rpe": 5}, "rpe must be a name"),
+        ({"num_heads": 0}, "num_heads must be an integer of at least 1, got 0"),
+        ({"num_heads": -2}, "num_heads"),
+        ({"num_heads": 2.0}, "num_heads"),
+        ({"dropout": 1.0}, "dropout must be a number p with 0 <= p < 1, got 1.0"),
+        ({"dropout": -0.1}, "dropout"),
+        ({"proj_drop": "0.1"}, "proj_drop"),
+        ({"logit_clip": float("inf")}, "logit_clip must be a finite number"),
+        ({"logit_clip": True}, "logit_clip"),
+        ({"window": -1}, "window=-1"),
+        ({"window": True}, "window must be an integer"),
+        ({"window": 1.5}, "window must be an integer"),
+        ({"window": (1, 2, 3), "grid": (2, 3)}, "one per axis of the grid"),
+        ({"grid": (2, 3.0)}, "a grid is made of integers"),
+        ({"grid": "23"}, "a grid is made of integers"),
+        ({"rpe": "shaw", "grid": (2, 3), "attn_impl": "sdpa"}, "attn_impl='sdpa' cannot compute"),
+        ({"rpe": "bias", "grid": (2, 3), "attn_impl": "fold"}, "attn_impl='fold' cannot compute"),
+        ({"logit_clip": 2.0, "attn_impl": "sdpa"}, "logit_clip needs the logits"),
     ],
 )
 def test_bad_options(options, message):
@@ -177,3 +196,49 @@ def test_bad_calls():
         layer(torch.randn(1, 6, 24), TokenGrid((6,)))
     with pytest.raises(ValueError, match="pass grid"):
         _layer(causal=True)(torch.randn(1, 3, 24))
+
+
+@pytest.mark.parametrize("shape", [(2, 7, 6), (2, 6, 5), (2, 1, 6), (2, 6, 1), (2, 2, 6, 1), (2, 1, 5, 6)])
+def test_a_mask_of_other_tokens_is_refused(shape):
+    with pytest.raises(ValueError, match=r"visible must be bool of shape \(2 or 1, 6, 6\)"):
+        _layer()(torch.randn(2, 6, 24), visible=torch.ones(shape, dtype=torch.bool))
+
+
+def test_bad_contexts():
+    layer = _layer(rpe="alibi", grid=(2, 3))
+    x = torch.randn(2, 6, 24)
+    with pytest.raises(ValueError, match="the same batch, got 2 and 3"):
+        layer(x, context=torch.randn(3, 6, 24))
+    with pytest.raises(ValueError, match="on a grid of 1 axes"):
+        layer(x, context=torch.randn(2, 5, 24), context_grid=(5,))
+    with pytest.raises(ValueError, match="differ in their number of axes"):
+        _layer()(x, (2, 3), context=torch.randn(2, 5, 24), context_grid=5)
+    with pytest.raises(ValueError, match="leave context out"):
+        layer(x, context=x, keep=torch.zeros(2, 6, dtype=torch.int64))
+
+
+def test_sizes_will_do_for_grids():
+    layer = _layer(rpe="alibi", grid=(2, 3))
+    x, context = torch.randn(2, 8, 24), torch.randn(2, 5, 24)
+    expected = layer(x, TokenGrid((4, 2)), context=context, context_grid=TokenGrid((1, 5)))
+    assert_close(layer(x, (4, 2), context=context, context_grid=[1, 5]), expected)
+
+
+@pytest.mark.parametrize("rpe", [None, "none", [], ["none"], {"name": "none"}])
+def test_no_position_needs_no_grid(rpe):
+    assert _layer(rpe=rpe)(torch.randn(2, 5, 24)).shape == (2, 5, 24)
+
+
+def test_key_padding_in_cross_attention_is_that_of_the_context():
+    layer = _layer(rpe="bias", grid=(2, 3))
+    q_grid, k_grid = TokenGrid((2, 3)), TokenGrid((2, 2), num_prefix=1)
+    x, context = torch.randn(3, 6, 24), torch.randn(3, 5, 24)
+    key_visible = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 1, 0], [0, 0, 1, 0, 0]]).bool()
+    out, weights = layer(x, q_grid, context=context, context_grid=k_grid, key_visible=key_visible, need_weights=True)
+    full = layer(x, q_grid, context=context, context_grid=k_grid, need_weights=True)[1]
+    expected = full * key_visible[:, None, None, :]
+    assert_close(weights, expected / expected.sum(-1, keepdim=True))
+    disturbed = torch.where(key_visible[:, :, None], context, torch.full((), 50.0))
+    assert_close(layer(x, q_grid, context=disturbed, context_grid=k_grid, key_visible=key_visible), out)
+    with pytest.raises(ValueError, match=r"key_visible must be \(batch, keys\) = \(3, 5\)"):
+        layer(x, q_grid, context=context, context_grid=k_grid, key_visible=torch.ones(3, 6, dtype=torch.bool))

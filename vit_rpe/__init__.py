@@ -7,6 +7,7 @@
 import importlib
 from typing import Any
 
+from vit_rpe.absolute import LearnedEmbedding, sincos_embedding
 from vit_rpe.attention import attend, attention_weights
 from vit_rpe.encodings import PositionEncoding, create_encoding, list_encodings
 from vit_rpe.geometry import TokenGrid
@@ -18,6 +19,7 @@ from vit_rpe.terms import PositionTerms
 __version__ = "0.1.0"
 
 __all__ = [
+    "LearnedEmbedding",
     "PositionEncoding",
     "PositionTerms",
     "RelativeMultiheadAttention",
@@ -31,6 +33,7 @@ __all__ = [
     "create_encoding",
     "from_timm",
     "list_encodings",
+    "sincos_embedding",
 ]
 
 

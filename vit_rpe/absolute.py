@@ -9,12 +9,20 @@ from collections.abc import Sequence
 from math import prod
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from vit_rpe.checks import check_count
 from vit_rpe.encodings._relative import resample
 from vit_rpe.geometry import Device, TokenGrid
+from vit_rpe.suggest import unknown_name
 
 CHOICES = ("none", "learned", "sincos")
+
+
+def check_pos_embed(name: str) -> None:
+    """Raise ValueError unless ``name`` is one of :data:`CHOICES`."""
+    if name not in CHOICES:
+        raise unknown_name("pos_embed", name, CHOICES)
 
 
 def sincos_embedding(grid: TokenGrid, dim: int, *, base: float = 10000.0, device: Device = None) -> Tensor:
@@ -62,3 +70,55 @@ def resample_embedding(
     rest = rest.reshape(1, *source, -1)
     rest = resample(rest, range(1, 1 + len(source)), list(target), antialias=True)
     return torch.cat([prefix, rest.reshape(1, prod(target), -1)], dim=1)
+
+
+class LearnedEmbedding(nn.Module):
+    """A learned vector for every place of a grid, over any number of axes: what a model adds to its tokens.
+
+    Args:
+        grid: the native grid; a prefix token has a vector of its own.
+        dim: C.
+        init_std: standard deviation of the initial values (truncated normal).
+
+    State is the one parameter ``weight`` (1, num_prefix + P, C).
+
+    Raises:
+        ValueError: ``dim`` is no integer of at least 1.
+    """
+
+    def __init__(
+        self,
+        grid: TokenGrid,
+        dim: int,
+        *,
+        init_std: float = 0.02,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        check_count("dim", dim)
+        self.grid = grid
+        self.init_std = init_std
+        self.weight = nn.Parameter(torch.empty(1, grid.num_tokens, dim, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.trunc_normal_(self.weight, std=self.init_std)
+
+    def forward(self, grid: TokenGrid | None = None) -> Tensor:
+        """The embedding of the tokens of ``grid`` (default: the native one), resampled where its size differs.
+
+        Returns:
+            (1, num_prefix + P, C).
+
+        Raises:
+            ValueError: a grid of other axes, with other prefix tokens, or that is a part of a lattice.
+        """
+        if grid is None or grid == self.grid:
+            return self.weight
+        if grid.ndim != self.grid.ndim or grid.num_prefix != self.grid.num_prefix or grid.lattice != grid.size:
+            raise ValueError(
+                f"the embedding of {self.grid} holds for whole grids of {self.grid.ndim} axes with "
+                f"{self.grid.num_prefix} prefix tokens, got {grid}"
+            )
+        return resample_embedding(self.weight, self.grid.size, grid.size, num_prefix=grid.num_prefix)

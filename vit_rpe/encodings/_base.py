@@ -14,6 +14,7 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from torch import Tensor, nn
 
+from vit_rpe.checks import check_count, check_type
 from vit_rpe.geometry import Device, TokenGrid
 from vit_rpe.suggest import closest, unknown_name
 from vit_rpe.terms import PositionTerms
@@ -66,8 +67,8 @@ class PositionEncoding(nn.Module, ABC):
 
     def __init__(self, num_heads: int, head_dim: int, grid: TokenGrid) -> None:
         super().__init__()
-        if num_heads < 1 or head_dim < 1:
-            raise ValueError(f"num_heads and head_dim must be positive, got {num_heads} and {head_dim}")
+        check_count("num_heads", num_heads)
+        check_count("head_dim", head_dim)
         if grid.ndim not in self.card.axes:
             raise ValueError(
                 f"{self.name!r} is defined for {_axes_text(self.card.axes)} axes, got the grid {grid.size}"
@@ -138,28 +139,34 @@ def encoding_class(name: str) -> type[PositionEncoding]:
 
 
 def encoding_options(name: str) -> dict[str, inspect.Parameter]:
-    """The options of an encoding, by name, as parameters of its constructor (defaults in ``.default``)."""
-    parameters = inspect.signature(encoding_class(name).__init__).parameters
+    """The options of an encoding, by name, as parameters of its constructor (``.default``, and the type
+    ``.annotation``)."""
+    parameters = inspect.signature(encoding_class(name).__init__, eval_str=True).parameters
     return {key: value for key, value in parameters.items() if value.kind is value.KEYWORD_ONLY}
 
 
 def parse_spec(spec: Spec) -> dict[str, Any]:
-    """Normalise one encoding description to ``{"name": ..., option: ...}`` and check names and options.
+    """Normalise one encoding description to ``{"name": ..., option: ...}``; check names, and values by their type.
 
     Raises:
-        ValueError: not a name or mapping with a name, an unknown name or option.
+        ValueError: not a name or mapping with a name, an unknown name or option, a value of another type.
     """
     if isinstance(spec, str):
         spec = {"name": spec}
     if not isinstance(spec, Mapping) or not isinstance(spec.get("name"), str):
         raise ValueError(f"rpe must be a name or a mapping with a 'name', got {spec!r}")
     options = encoding_options(spec["name"])
-    for key in spec:
-        if key != "name" and key not in options:
+    for key, value in spec.items():
+        if key == "name":
+            continue
+        if key not in options:
             raise ValueError(
                 f"rpe {spec['name']!r} has no option {key!r}{closest(str(key), options)}; "
                 f"it has: {', '.join(options) or 'none'}"
             )
+        check_type(f"{key} of rpe {spec['name']!r}", _as_tuple(value), options[key].annotation)
+        if key == "init_std" and value < 0:
+            raise ValueError(f"init_std of rpe {spec['name']!r} must be at least 0, got {value!r}")
     return dict(spec)
 
 
@@ -167,11 +174,13 @@ def parse_specs(rpe: Spec | Sequence[Spec] | None) -> list[dict[str, Any]]:
     """Normalise what a model takes as ``rpe`` (None, a name, a mapping, or a list of those); ``"none"`` is dropped.
 
     Raises:
-        ValueError: as :func:`parse_spec`, or the same encoding twice.
+        ValueError: as :func:`parse_spec`, another type, or the same encoding twice.
     """
+    if rpe is not None and not isinstance(rpe, (str, Mapping, list, tuple)):
+        raise ValueError(f"rpe must be a name, a mapping with a 'name', a list of those or None, got {rpe!r}")
     given = [] if rpe is None else [rpe] if isinstance(rpe, (str, Mapping)) else list(rpe)
     specs = [parse_spec(spec) for spec in given]
-    specs = [spec for spec in specs if spec["name"] != "none" or len(spec) > 1]
+    specs = [spec for spec in specs if spec["name"] != "none"]
     names = [spec["name"] for spec in specs]
     for name in names:
         if names.count(name) > 1:
@@ -215,7 +224,8 @@ def create_encoding(
 
 
 def resized(encoding: PositionEncoding, grid: TokenGrid) -> PositionEncoding:
-    """The same encoding for another native grid: options kept, tables resampled, on the same device and dtype."""
+    """The same encoding for another native grid: options kept, tables resampled, what is frozen stays so, on the same
+    device and dtype."""
     reference = next(encoding.parameters(), None)
     context = {key: getattr(encoding, key) for key in CONTEXT_OPTIONS if hasattr(encoding, key)}
     new = create_encoding(
@@ -228,6 +238,8 @@ def resized(encoding: PositionEncoding, grid: TokenGrid) -> PositionEncoding:
         **context,
     )
     new.load_state_dict(encoding.state_dict())
+    for name, parameter in new.named_parameters():
+        parameter.requires_grad_(encoding.get_parameter(name).requires_grad)
     return new.train(encoding.training)
 
 

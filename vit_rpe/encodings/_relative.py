@@ -86,8 +86,19 @@ def prefix_entries(prefix_bias: Tensor | None, q: TokenGrid, k: TokenGrid) -> Te
 
 
 def prefix_parameter(prefix: str, num_rows: int, grid: TokenGrid) -> nn.Parameter | None:
-    """The (num_rows, 3) parameter of ``prefix="learned"``, None where there is nothing to learn."""
-    return nn.Parameter(torch.empty(num_rows, 3)) if prefix == "learned" and grid.num_prefix > 0 else None
+    """The (num_rows, 3) parameter of ``prefix="learned"``; None for ``"zero"``.
+
+    Raises:
+        ValueError: ``"learned"`` where the native grid has no prefix tokens.
+    """
+    if prefix == "zero":
+        return None
+    if grid.num_prefix == 0:
+        raise ValueError(
+            f"prefix={prefix!r} is for pairs with class or register tokens, and the grid {grid.size} has none: "
+            "leave prefix='zero', or give the model such tokens"
+        )
+    return nn.Parameter(torch.empty(num_rows, 3))
 
 
 def resample(table: Tensor, dims: Sequence[int], lengths: Sequence[int], *, antialias: bool = False) -> Tensor:

@@ -48,7 +48,7 @@ def collect_intermediates(
     x, grid, keep = model.embed(x)
     if keep is not None and output_fmt == "NCHW":
         raise ValueError("patch dropout is active and leaves no full feature map: use eval() or output_fmt='NLC'")
-    shared = model.shared_terms(grid, keep, attn_mask, x.device)
+    shared = model.shared_terms(grid, keep, attn_mask, x)
     found = []
     for index, block in enumerate(model.blocks[: last + 1] if stop_early else model.blocks):
         x = model.run_block(block, x, grid, shared, keep)

@@ -15,12 +15,14 @@ from timm.layers import LayerNorm
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from vit_rpe.absolute import CHOICES as POS_EMBED_CHOICES
-from vit_rpe.absolute import resample_embedding, sincos_embedding
+from vit_rpe.absolute import check_pos_embed, resample_embedding, sincos_embedding
 from vit_rpe.cache import DecodingCache
+from vit_rpe.checks import check_count, check_rates
 from vit_rpe.encodings import Spec, create_position, resized_position
 from vit_rpe.geometry import Device, TokenGrid
-from vit_rpe.layers import Block, geometry_mask
+from vit_rpe.layer_options import as_window
+from vit_rpe.layers import Block
+from vit_rpe.masks import geometry_mask
 from vit_rpe.models._generate import generate, new_cache
 from vit_rpe.models._position import once_for_all_layers, split_by_lifetime
 from vit_rpe.models._sequence_io import (
@@ -95,11 +97,12 @@ class SequenceTransformer(nn.Module):
     ) -> None:
         super().__init__()
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
-        for option, value, choices in (
-            ("head", head, HEADS),
-            ("pool", pool, POOLS),
-            ("pos_embed", pos_embed, POS_EMBED_CHOICES),
-        ):
+        check_pos_embed(pos_embed)
+        check_count("length", length)
+        check_count("depth", depth)
+        check_rates(drop_rate=drop_rate, pos_drop_rate=pos_drop_rate)
+        check_rates(proj_drop_rate=proj_drop_rate, attn_drop_rate=attn_drop_rate, drop_path_rate=drop_path_rate)
+        for option, value, choices in (("head", head, HEADS), ("pool", pool, POOLS)):
             if value not in choices:
                 raise unknown_name(option, value, choices)
         self.num_classes = check_ways(
@@ -113,9 +116,9 @@ class SequenceTransformer(nn.Module):
         self.num_prefix_tokens = int(class_token)
         self.pos_embed_type = pos_embed
         self.causal = causal
-        self.window = window
         self.grad_checkpointing = False
         self.grid = TokenGrid((length,), num_prefix=self.num_prefix_tokens)
+        self.window = as_window(window, self.grid)
 
         if vocab_size is not None:
             self.token_embed: nn.Module = nn.Embedding(vocab_size, embed_dim, **factory)
@@ -127,7 +130,15 @@ class SequenceTransformer(nn.Module):
         if pos_embed == "sincos":
             sincos_embedding(TokenGrid((1,)), embed_dim)  # refuse a width that does not split
         self.pos_drop = nn.Dropout(pos_drop_rate)
-        once, layerwise = split_by_lifetime(rpe, self.grid, shared=rpe_shared, num_heads=num_heads, dim=embed_dim)
+        once, layerwise = split_by_lifetime(
+            rpe,
+            self.grid,
+            shared=rpe_shared,
+            num_heads=num_heads,
+            dim=embed_dim,
+            attn_impl=attn_impl,
+            logit_clip=logit_clip,
+        )
         self.rpe = create_position(once, num_heads, embed_dim // num_heads, self.grid, **factory)
         self.blocks = nn.ModuleList(
             Block(

@@ -17,10 +17,11 @@ from timm.models import register_notrace_function, register_notrace_module
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from vit_rpe.absolute import CHOICES as POS_EMBED_CHOICES
-from vit_rpe.absolute import sincos_embedding
+from vit_rpe.absolute import check_pos_embed, sincos_embedding
+from vit_rpe.checks import check_count, check_rates
 from vit_rpe.encodings import Spec, create_position, resized_position
 from vit_rpe.geometry import Device, TokenGrid
+from vit_rpe.layer_options import as_window
 from vit_rpe.layers import Block, RelativeMultiheadAttention
 from vit_rpe.models._checks import check_divides, check_pool
 from vit_rpe.models._embed import embed_images, resize_model
@@ -32,7 +33,6 @@ from vit_rpe.models._loading import after_load, before_load
 from vit_rpe.models._patches import Patches
 from vit_rpe.models._position import mask_terms, once_for_all_layers, split_by_lifetime
 from vit_rpe.models._weights import draw_weights, undecayed
-from vit_rpe.suggest import unknown_name
 from vit_rpe.terms import PositionTerms, combine
 
 # what position needs is no graph of tensors: FX tracers take these as single steps
@@ -129,8 +129,10 @@ class VisionTransformer(nn.Module):
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         check_divides(img_size, patch_size, dynamic_img_pad)
         check_pool(global_pool, class_token)
-        if pos_embed not in POS_EMBED_CHOICES:
-            raise unknown_name("pos_embed", pos_embed, POS_EMBED_CHOICES)
+        check_pos_embed(pos_embed)
+        check_count("depth", depth)
+        check_rates(drop_rate=drop_rate, pos_drop_rate=pos_drop_rate, patch_drop_rate=patch_drop_rate)
+        check_rates(proj_drop_rate=proj_drop_rate, attn_drop_rate=attn_drop_rate, drop_path_rate=drop_path_rate)
         norm, act = norm_factory(norm_layer, norm_eps), act_factory(act_layer)
 
         self.num_classes = num_classes
@@ -145,7 +147,6 @@ class VisionTransformer(nn.Module):
         self.dynamic_img_size = dynamic_img_size
         self.pos_embed_type = pos_embed
         self.causal = causal
-        self.window = window
         self.grad_checkpointing = False
         self.weight_init_mode = "reset" if weight_init == "skip" else weight_init
 
@@ -161,6 +162,7 @@ class VisionTransformer(nn.Module):
             **factory,
         )
         grid = self.grid
+        self.window = as_window(window, grid)
         self.cls_token = nn.Parameter(torch.empty(1, 1, embed_dim, **factory)) if class_token else None
         self.reg_token = nn.Parameter(torch.empty(1, reg_tokens, embed_dim, **factory)) if reg_tokens else None
         embed_rows = grid.num_patches if no_embed_class else grid.num_tokens
@@ -176,7 +178,9 @@ class VisionTransformer(nn.Module):
         )
         self.norm_pre = norm(embed_dim, **factory) if pre_norm else nn.Identity()
 
-        once, layerwise = split_by_lifetime(rpe, grid, shared=rpe_shared, num_heads=num_heads, dim=embed_dim)
+        once, layerwise = split_by_lifetime(
+            rpe, grid, shared=rpe_shared, num_heads=num_heads, dim=embed_dim, attn_impl=attn_impl, logit_clip=logit_clip
+        )
         self.rpe = create_position(once, num_heads, embed_dim // num_heads, grid, **factory)
         rates: Any = calculate_drop_path_rates(drop_path_rate, depth)
         self.blocks = nn.ModuleList(
@@ -304,13 +308,11 @@ class VisionTransformer(nn.Module):
         """Tokens (B, N, C), the grid they lie on, and which tokens patch dropout kept (None: all)."""
         return embed_images(self, images)
 
-    def shared_terms(
-        self, grid: TokenGrid, keep: Tensor | None, attn_mask: Tensor | None, device: Device
-    ) -> PositionTerms:
+    def shared_terms(self, grid: TokenGrid, keep: Tensor | None, attn_mask: Tensor | None, x: Tensor) -> PositionTerms:
         """What all layers share, computed once: shared encodings, window, causal order, the caller's mask."""
-        terms = mask_terms(attn_mask, grid, causal=self.causal, window=self.window, device=device)
+        terms = mask_terms(attn_mask, grid, causal=self.causal, window=self.window, batch=x.shape[0], device=x.device)
         if self.rpe is not None:
-            terms = combine(once_for_all_layers(self.rpe(grid, grid, device)), terms)
+            terms = combine(once_for_all_layers(self.rpe(grid, grid, x.device)), terms)
         return terms if keep is None else terms.take(keep)
 
     def run_block(
@@ -328,7 +330,7 @@ class VisionTransformer(nn.Module):
             attn_mask: as in timm, bool (True = may see) or a float bias, broadcasting to (B, heads, N, N).
         """
         x, grid, keep = self.embed(x)
-        shared = self.shared_terms(grid, keep, attn_mask, x.device)
+        shared = self.shared_terms(grid, keep, attn_mask, x)
         for block in self.blocks:
             x = self.run_block(block, x, grid, shared, keep)
         return self.norm(x)

@@ -152,7 +152,7 @@ class PositionedAttention(nn.Module):
         q, k, v = rearrange(self.qkv(x), "b n (three h d) -> three b h n d", three=3, h=self.num_heads).unbind(0)
         if is_causal:
             attn_mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).tril()
-        masks = mask_terms(attn_mask, grid, causal=False, window=None, device=x.device)
+        masks = mask_terms(attn_mask, grid, causal=False, window=None, batch=x.shape[0], device=x.device)
         out = attend(
             self.q_norm(q),
             self.k_norm(k),
