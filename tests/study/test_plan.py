@@ -46,7 +46,8 @@ def test_a_cell_is_a_valid_training_command(tmp_path):
     cell = Cell(study.variants[2], seed=3, fraction=0.5, img_size=[8, 12])
     config = parse_config(cell.words(study, tmp_path / "run"))
     assert config.model.rpe == {"name": "bias", "max_distance": 1}
-    assert config.model.args == {"in_chans": 1, "drop_rate": 0.1}
+    assert config.model.args["drop_rate"] == 0.1
+    assert config.model.args["in_chans"] == 1
     assert tuple(config.model.img_size) == (8, 12)
     assert (config.train.seed, config.train.epochs, config.data.fraction) == (3, 2, 0.5)
 

@@ -39,11 +39,12 @@ def _study(folder, text=TEXT):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_a_2x2_study_survives_a_kill_and_reports(tmp_path, capsys):
     file, output = _study(tmp_path), tmp_path / "out"
     command = [sys.executable, "-m", "vit_rpe.cli", "study", "--config", file, "--output", str(output), "--jobs", "2"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
-    deadline = time.monotonic() + 240
+    deadline = time.monotonic() + 600
     while not list(output.glob("cells/*/result.json")) and time.monotonic() < deadline:
         assert process.poll() is None
         time.sleep(0.1)
