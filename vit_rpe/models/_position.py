@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from timm.models import register_notrace_module
+from timm.models import register_notrace_function, register_notrace_module
 from torch import Tensor
 
 from vit_rpe.attention.windows import LARGE
@@ -73,6 +73,7 @@ def split_by_lifetime(
     return once, layerwise
 
 
+@register_notrace_function
 def once_for_all_layers(terms: PositionTerms) -> PositionTerms:
     """Terms that every layer is handed: what is cheap to keep is spread over pairs once, not in each layer."""
     return settled(terms, LARGE // 4)
