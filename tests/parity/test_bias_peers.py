@@ -133,7 +133,7 @@ def test_t5_is_transformers(num_q: int, num_k: int, buckets: int, largest: int, 
         relative_attention_max_distance=largest,
         is_decoder=not bidirectional,
     )
-    peer = T5Attention(config, has_relative_attention_bias=True, layer_idx=0)
+    peer = T5Attention(config, has_relative_attention_bias=True, layer_idx=0).double()  # thousands of terms a sum
     torch.nn.init.normal_(peer.relative_attention_bias.weight)
     spec = {"name": "t5", "num_buckets": buckets, "max_distance": largest, "bidirectional": bidirectional}
     encoding = create_encoding(spec, HEADS, DIM, TokenGrid((7,)))
