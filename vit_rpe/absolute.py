@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from vit_rpe.checks import check_count
-from vit_rpe.encodings._relative import resample
 from vit_rpe.geometry import Device, TokenGrid
+from vit_rpe.resampling import resample
 from vit_rpe.suggest import unknown_name
 
 CHOICES = ("none", "learned", "sincos")

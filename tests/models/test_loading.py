@@ -117,10 +117,10 @@ def test_what_does_not_fit_is_refused_and_said() -> None:
         tiny(rpe="none", pos_embed="learned", img_size=(12, 16)).load_state_dict(
             tiny(rpe="none", pos_embed="learned").state_dict()
         )
-    with pytest.warns(UserWarning, match="keep the values they had"):
+    with pytest.warns(UserWarning, match="keeps the values it had"):
         tiny(rpe="bias").load_state_dict(tiny(rpe="none").state_dict(), strict=False)
     theirs = timm.create_model("vit_small_patch16_rope_224", depth=1, img_size=32)
-    with pytest.raises(ValueError, match="6 heads, the model 4"):
+    with pytest.raises(ValueError, match="num_heads=6, which cannot become 4"):
         vit_rpe.from_timm(theirs, num_heads=4)
 
 
@@ -155,3 +155,47 @@ def test_without_weights_or_connection_there_is_one_clear_line(monkeypatch) -> N
     monkeypatch.setattr("timm.models._builder.load_state_dict_from_hf", offline)
     with pytest.raises(RuntimeError, match="cannot get the weights of vit_rpe_relpos_small_patch16_224"):
         timm.create_model("vit_rpe_relpos_small_patch16_224.sw_in1k", pretrained=True)
+
+
+@pytest.mark.parametrize("rpe", [["bias", "rope"], ["bias", "lookhere"], ["bias", "rope_mixed"]])
+def test_sharing_converts_where_encodings_live_together_on_one_side_only(rpe: list[str]) -> None:
+    """A parameterless encoding always lives at the model, one that differs by layer in the layers."""
+    shared, x = randomize(tiny(rpe=rpe, rpe_shared=True)), images()
+    layerwise = tiny(rpe=rpe).eval()
+    layerwise.load_state_dict(shared.state_dict())
+    torch.testing.assert_close(layerwise(x), shared(x))
+    back = tiny(rpe=rpe, rpe_shared=True).eval()
+    back.load_state_dict(layerwise.state_dict())
+    torch.testing.assert_close(back(x), shared(x))
+
+
+def test_as_many_rows_of_another_grid_are_resampled_too() -> None:
+    source = randomize(tiny(rpe="bias_axial", pos_embed="learned", img_size=(8, 12)))
+    target = tiny(rpe="bias_axial", pos_embed="learned", img_size=(12, 8))
+    target.load_state_dict(source.state_dict())
+    source.set_input_size((12, 8))
+    torch.testing.assert_close(target.pos_embed, source.pos_embed)
+
+
+def test_a_clipped_table_says_nothing_of_the_grid() -> None:
+    """11 x 11 entries from max_distance=5, on a 4 x 9 grid with as many patches as 6 x 6."""
+    rpe = {"name": "bias", "max_distance": 5}
+    source = tiny(rpe=rpe, pos_embed="learned", img_size=(8, 18))
+    with pytest.raises(RuntimeError, match="do not say their own grid"):
+        tiny(rpe=rpe, pos_embed="learned", img_size=(12, 16)).load_state_dict(source.state_dict())
+
+
+def test_a_layer_alone_says_what_it_keeps() -> None:
+    layer = vit_rpe.RelativeMultiheadAttention(24, 3, rpe="bias", grid=(3, 4))
+    with pytest.warns(UserWarning, match="keeps the values it had"):
+        layer.load_state_dict({}, strict=False)
+
+
+def test_arguments_that_the_weights_decide_are_refused_and_channels_adapted() -> None:
+    theirs = timm.create_model("vit_tiny_patch16_224", depth=1, img_size=(32, 48), embed_dim=24, num_heads=3).eval()
+    for changed in ({"embed_dim": 48}, {"depth": 2}, {"class_token": False}, {"pos_embed": "none"}):
+        with pytest.raises(ValueError, match=f"{next(iter(changed))}=.* cannot become"):
+            vit_rpe.from_timm(theirs, **changed)
+    grey = vit_rpe.from_timm(theirs, in_chans=1)
+    x = torch.randn(2, 1, 32, 48)
+    torch.testing.assert_close(grey(x), theirs(x.expand(-1, 3, -1, -1)), atol=1e-4, rtol=1e-4)

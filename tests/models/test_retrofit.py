@@ -62,6 +62,8 @@ def test_add_rpe_refuses_what_it_cannot_do() -> None:
         vit_rpe.add_rpe(timm.create_model("beit_base_patch16_224", depth=1, img_size=32), rpe="bias")
     with pytest.raises(ValueError, match="did you mean 'bias'"):
         vit_rpe.add_rpe(plain(), rpe="bais")
+    with pytest.raises(ValueError, match="did you mean 'sdpa'"):
+        vit_rpe.add_rpe(plain(), rpe="bias", attn_impl="sdpaa")
     with pytest.raises(ValueError, match="patch dropout"):
         vit_rpe.add_rpe(plain(patch_drop_rate=0.5), rpe="bias")
 

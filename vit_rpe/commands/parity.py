@@ -10,6 +10,8 @@ import argparse
 from dataclasses import dataclass
 from typing import Any
 
+from vit_rpe.commands._export_table import print_export_table
+
 __all__ = ["PATHS", "Difference", "add_arguments", "compare", "run"]
 
 PATHS: dict[str, tuple[str, ...]] = {
@@ -89,11 +91,16 @@ def randomize(model: Any, seed: int) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--depth", type=int, help="blocks a model; default: as many as the architecture has")
+    parser.add_argument("--export", action="store_true", help="instead: ViT-S/16 with every encoding in ONNX Runtime")
+    parser.add_argument("--rpe", nargs="+", metavar="NAME", help="with --export, only these encodings")
     parser.add_argument("--grid", type=int, nargs=2, default=(6, 9), metavar=("H", "W"), help="patches, default 6 9")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print one row an import path, in Markdown."""
+    """Print one row an import path, or with ``--export`` one an encoding, in Markdown."""
+    if arguments.export:
+        print_export_table(arguments.rpe, arguments.depth)
+        return 0
     wide = tuple(arguments.grid)
     square = (wide[0], wide[0])
     print("| import path | architectures | logits, square | logits, non-square | features | largest logit |")

@@ -6,9 +6,11 @@ Legend: H heads, D head width, n axes, P grid tokens, N = prefix + P, M_a larges
 from __future__ import annotations
 
 import inspect
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -64,6 +66,8 @@ class PositionEncoding(nn.Module, ABC):
     name: ClassVar[str]
     card: ClassVar[Card]
     spec: dict[str, Any]
+    offset_dims: Mapping[str, Sequence[int]] = MappingProxyType({})
+    """For parameters whose length is that of the native grid: the dimensions that run over its offsets."""
 
     def __init__(self, num_heads: int, head_dim: int, grid: TokenGrid) -> None:
         super().__init__()
@@ -76,6 +80,7 @@ class PositionEncoding(nn.Module, ABC):
         self.num_heads = num_heads
         self.head_dim = head_dim
         self.grid = grid
+        self.register_load_state_dict_pre_hook(_warn_of_missing)
 
     @abstractmethod
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
@@ -95,6 +100,13 @@ class PositionEncoding(nn.Module, ABC):
             raise ValueError(f"{self.name!r} changes the attention for every value of its parameters")
         for parameter in self.parameters():
             parameter.zero_()
+
+    def grid_of(self, weights: Mapping[str, Tensor]) -> tuple[int, ...] | None:
+        """The native grid that weights of this encoding were made for; None where they do not tell."""
+        lengths = [
+            weights[name].shape[dim] for name, dims in self.offset_dims.items() if name in weights for dim in dims
+        ]
+        return tuple((length + 1) // 2 for length in lengths) if len(lengths) == self.grid.ndim else None
 
     def no_weight_decay(self) -> set[str]:
         """Names of own parameters that weight decay must leave alone; by default all."""
@@ -266,6 +278,17 @@ def check_choice(name: str, value: object, choices: tuple[Any, ...]) -> None:
 def at_least_float32(values: Tensor) -> Tensor:
     """Low precision up to float32; float32 and float64 as they are."""
     return values.to(torch.promote_types(values.dtype, torch.float32))
+
+
+def _warn_of_missing(module: PositionEncoding, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
+    """Hook of ``load_state_dict``: with ``strict=False`` nothing keeps random values silently."""
+    missing = [name for name, _ in module.named_parameters() if prefix + name not in state_dict]
+    if missing:
+        warnings.warn(
+            f"the weights lack {', '.join(missing)} of the position encoding {module.name!r}, which keeps the values "
+            "it had",
+            stacklevel=2,
+        )
 
 
 def _as_tuple(value: Any) -> Any:

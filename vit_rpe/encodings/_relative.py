@@ -15,8 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vit_rpe.encodings._base import at_least_float32
+from vit_rpe.encodings._base import PositionEncoding, at_least_float32, check_choice
 from vit_rpe.geometry import Device, TokenGrid, are_constants, axis_offsets
+from vit_rpe.resampling import RESAMPLINGS, resample
 from vit_rpe.toeplitz import offset_range
 
 PREFIX_CHOICES = ("zero", "learned")
@@ -101,35 +102,22 @@ def prefix_parameter(prefix: str, num_rows: int, grid: TokenGrid) -> nn.Paramete
     return nn.Parameter(torch.empty(num_rows, 3))
 
 
-def resample(table: Tensor, dims: Sequence[int], lengths: Sequence[int], *, antialias: bool = False) -> Tensor:
-    """Bicubic resampling of a table over offsets along some dimensions; the others (heads, width) are untouched.
-
-    The centre (offset 0) of an odd length stays the centre of an odd length, bit for bit; a constant stays constant;
-    equal lengths return the table itself.
-
-    Args:
-        table: any shape; dims: dimensions to resample; lengths: their new lengths.
-        antialias: smooth before shrinking; then only a constant stays as it is.
-    """
-    for dim, length in zip(dims, lengths, strict=True):
-        if table.shape[dim] == length:
-            continue
-        moved = table.movedim(dim, -1)
-        flat = moved.reshape(1, -1, 1, moved.shape[-1]).to(torch.promote_types(table.dtype, torch.float32))
-        flat = F.interpolate(flat, size=(1, length), mode="bicubic", align_corners=False, antialias=antialias)
-        table = flat.reshape(*moved.shape[:-1], length).movedim(-1, dim).to(table.dtype)
-    return table.contiguous()
-
-
-def resample_on_load(module: nn.Module, dims: dict[str, Sequence[int]], *, exact: bool) -> None:
+def resample_on_load(module: PositionEncoding, dims: dict[str, Sequence[int]], *, exact: bool, method: str) -> None:
     """Make ``load_state_dict`` resample the named tables of ``module`` when they come from another native grid.
 
     Args:
         dims: for each parameter, the dimensions that run over offsets.
         exact: the table covers its native grid exactly (no ``max_distance`` given); only then is a longer table the
             same thing at another resolution, otherwise a difference in length is an error.
+        method: one of :data:`vit_rpe.resampling.RESAMPLINGS`.
+
+    Raises:
+        ValueError: another ``method``.
     """
-    module.register_load_state_dict_pre_hook(partial(_resample_entries, dims=dims, exact=exact))
+    check_choice("resample", method, RESAMPLINGS)
+    if exact:
+        module.offset_dims = dims
+    module.register_load_state_dict_pre_hook(partial(_resample_entries, dims=dims, exact=exact, method=method))
 
 
 def _resample_entries(
@@ -144,6 +132,7 @@ def _resample_entries(
     *,
     dims: dict[str, Sequence[int]],
     exact: bool,
+    method: str,
 ) -> None:
     for name, over in dims.items():
         source = state_dict.get(prefix + name)
@@ -164,4 +153,4 @@ def _resample_entries(
                 "max_distance is fixed: build the model with the max_distance of the weights"
             )
         else:
-            state_dict[prefix + name] = resample(source, over, [target.shape[dim] for dim in over])
+            state_dict[prefix + name] = resample(source, over, [target.shape[dim] for dim in over], method=method)

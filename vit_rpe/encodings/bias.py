@@ -41,9 +41,10 @@ class RelativeBias(PositionEncoding):
         share_heads: one table for all heads.
         init_std: standard deviation of the initial values (truncated normal).
         prefix: ``"zero"``, or ``"learned"`` for a scalar for prefix->patch, patch->prefix and prefix->prefix.
+        resample: to another native grid, ``"bicubic"`` or ``"geometric"`` (near offsets keep their value).
 
     Raises:
-        ValueError: a bad ``max_distance`` or ``prefix``.
+        ValueError: a bad ``max_distance``, ``prefix`` or ``resample``.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class RelativeBias(PositionEncoding):
         share_heads: bool = False,
         init_std: float = 0.02,
         prefix: str = "zero",
+        resample: str = "bicubic",
     ) -> None:
         super().__init__(num_heads, head_dim, grid)
         check_choice("prefix", prefix, PREFIX_CHOICES)
@@ -64,7 +66,7 @@ class RelativeBias(PositionEncoding):
         rows = 1 if share_heads else num_heads
         self.table = nn.Parameter(torch.empty(rows, *(2 * m + 1 for m in self.max_distance)))
         self.prefix_bias = prefix_parameter(prefix, rows, grid)
-        resample_on_load(self, {"table": range(1, 1 + grid.ndim)}, exact=max_distance is None)
+        resample_on_load(self, {"table": range(1, 1 + grid.ndim)}, exact=max_distance is None, method=resample)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -42,7 +42,7 @@ class AxialBias(PositionEncoding):
     Parameters are ``table_0`` ... ``table_{n-1}``, each (H, 2 M_a + 1), and ``prefix_bias`` (H, 3) where learned.
 
     Raises:
-        ValueError: a bad ``max_distance`` or ``prefix``.
+        ValueError: a bad ``max_distance``, ``prefix`` or ``resample``.
     """
 
     def __init__(
@@ -55,6 +55,7 @@ class AxialBias(PositionEncoding):
         share_heads: bool = False,
         init_std: float = 0.02,
         prefix: str = "zero",
+        resample: str = "bicubic",
     ) -> None:
         super().__init__(num_heads, head_dim, grid)
         check_choice("prefix", prefix, PREFIX_CHOICES)
@@ -64,7 +65,9 @@ class AxialBias(PositionEncoding):
         for axis, distance in enumerate(self.max_distance):
             self.register_parameter(f"table_{axis}", nn.Parameter(torch.empty(rows, 2 * distance + 1)))
         self.prefix_bias = prefix_parameter(prefix, rows, grid)
-        resample_on_load(self, {f"table_{axis}": (1,) for axis in range(grid.ndim)}, exact=max_distance is None)
+        resample_on_load(
+            self, {f"table_{axis}": (1,) for axis in range(grid.ndim)}, exact=max_distance is None, method=resample
+        )
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

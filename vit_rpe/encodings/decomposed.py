@@ -53,14 +53,17 @@ class Decomposed(PositionEncoding):
     Args:
         num_heads, head_dim, grid: as for every encoding; ``grid`` is the finer one where q or k are pooled.
         init_std: standard deviation of the initial values (truncated normal), 0 = zeros as in Segment Anything.
+        resample: to another native grid, ``"bicubic"`` or ``"geometric"`` (near offsets keep their value).
     """
 
-    def __init__(self, num_heads: int, head_dim: int, grid: TokenGrid, *, init_std: float = 0.0) -> None:
+    def __init__(
+        self, num_heads: int, head_dim: int, grid: TokenGrid, *, init_std: float = 0.0, resample: str = "bicubic"
+    ) -> None:
         super().__init__(num_heads, head_dim, grid)
         self.init_std = init_std
         for axis, size in enumerate(grid.size):
             self.register_parameter(f"table_{axis}", nn.Parameter(torch.empty(2 * size - 1, head_dim)))
-        resample_on_load(self, {f"table_{axis}": (0,) for axis in range(grid.ndim)}, exact=True)
+        resample_on_load(self, {f"table_{axis}": (0,) for axis in range(grid.ndim)}, exact=True, method=resample)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

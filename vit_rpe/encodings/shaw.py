@@ -54,9 +54,10 @@ class Shaw(PositionEncoding):
         share_heads: the same vectors for all heads.
         init_std: standard deviation of the initial values (truncated normal).
         prefix: ``"zero"``, or ``"learned"`` for a scalar for prefix->patch, patch->prefix and prefix->prefix.
+        resample: to another native grid, ``"bicubic"`` or ``"geometric"`` (near offsets keep their value).
 
     Raises:
-        ValueError: a bad ``max_distance`` or ``prefix``.
+        ValueError: a bad ``max_distance``, ``prefix`` or ``resample``.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Shaw(PositionEncoding):
         share_heads: bool = True,
         init_std: float = 0.02,
         prefix: str = "zero",
+        resample: str = "bicubic",
     ) -> None:
         super().__init__(num_heads, head_dim, grid)
         check_choice("prefix", prefix, PREFIX_CHOICES)
@@ -89,7 +91,7 @@ class Shaw(PositionEncoding):
             length = 2 * self.max_distance[int(name[-1])] + 1
             self.register_parameter(name, nn.Parameter(torch.empty(rows, length, head_dim)))
         self.prefix_bias = prefix_parameter(prefix, num_heads, grid)
-        resample_on_load(self, dict.fromkeys(names, (1,)), exact=exact)
+        resample_on_load(self, dict.fromkeys(names, (1,)), exact=exact, method=resample)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

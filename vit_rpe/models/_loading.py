@@ -2,10 +2,10 @@
 
 * index buffers that older files carry are dropped;
 * a shared encoding fills every layer, layerwise ones are averaged into a shared one (with a warning unless equal);
-* a learned embedding of another grid is resampled where a table in the same weights tells that grid, else refused;
-* with ``strict=False`` an encoding that keeps random values is named in a warning.
+* a learned embedding of another grid is resampled where a table in the same weights tells that grid, else refused.
 
-Tables of another grid are resampled by the encodings themselves.
+Tables of another grid are resampled by the encodings themselves, which also say, with ``strict=False``, that they keep
+the values they had.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vit_rpe.absolute import resample_embedding
 from vit_rpe.encodings import PositionEncoding
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from vit_rpe.models.vit import VisionTransformer
 
 DERIVED_BUFFERS = ("relative_position_index", "attn_mask")
-LAYERWISE = re.compile(r"^blocks\.(\d+)\.attn\.rpe\.(.+)$")
+PLACE = re.compile(r"^(blocks\.(?P<layer>\d+)\.attn\.)?rpe\.(parts\.(?P<name>\w+)\.)?(?P<parameter>(?!parts\.).+)$")
 
 
 def before_load(
@@ -51,10 +51,12 @@ def before_load(
         del state_dict[prefix + key]
     state_dict.update({prefix + key: value for key, value in fitted.items()})
     rows = fitted.get("pos_embed")
-    if rows is None or model.pos_embed is None or rows.shape == model.pos_embed.shape:
+    if rows is None or model.pos_embed is None or rows.shape[2] != model.pos_embed.shape[2]:
         return
-    grid, num_prefix = grid_of_tables(fitted), embedded_prefix(model)
-    if grid is None or rows.shape[1] != num_prefix + prod(grid) or rows.shape[2] != model.pos_embed.shape[2]:
+    grid, num_prefix = grid_of_tables(model, fitted), embedded_prefix(model)
+    if grid is None and rows.shape == model.pos_embed.shape:
+        return
+    if grid is None or rows.shape[1] != num_prefix + prod(grid):
         error_msgs.append(
             f"pos_embed has {rows.shape[1]} rows, the grid {tuple(model.patch_embed.grid_size)} with {num_prefix} "
             f"prefix rows needs {model.pos_embed.shape[1]}; the weights do not say their own grid: create the model "
@@ -67,32 +69,31 @@ def before_load(
     )
 
 
-def after_load(model: VisionTransformer, incompatible: Any) -> None:
-    """Hook of ``load_state_dict``: with ``strict=False``, say which encodings kept the values they had."""
-    paths = [path for path, module in model.named_modules() if isinstance(module, PositionEncoding)]
-    left = [key for key in incompatible.missing_keys if any(key.startswith(f"{path}.") for path in paths)]
-    if left:
-        warnings.warn(
-            f"the weights lack {len(left)} parameters of position encodings, which keep the values they had: {left[0]}"
-            f"{' ...' if len(left) > 1 else ''}",
-            stacklevel=3,
-        )
-
-
 def fit_sharing(weights: dict[str, Any], expected: Iterable[str]) -> dict[str, Any]:
-    """Turn shared encodings into layerwise ones or the other way, wherever the model expects that."""
+    """Turn shared encodings into layerwise ones or the other way, wherever the model expects that.
+
+    Where several encodings live together, each is found under its name; the same one may live alone on the other side.
+    """
     fitted = dict(weights)
+    places = {key: place for key in (*weights, *expected) if (place := PLACE.match(key)) is not None}
+    names = {key: place["name"] for key, place in places.items()}
     for key in set(expected) - set(weights):
-        layerwise = LAYERWISE.match(key)
-        if layerwise is not None and f"rpe.{layerwise[2]}" in weights:
-            fitted[key] = weights[f"rpe.{layerwise[2]}"]
-            fitted.pop(f"rpe.{layerwise[2]}", None)
-        elif key.startswith("rpe."):
-            layers = [name for name in weights if _parameter_of(name) == key.removeprefix("rpe.")]
-            if layers:
-                fitted[key] = average([weights[name] for name in layers], key)
-                for name in layers:
-                    del fitted[name]
+        if key not in places:
+            continue
+        shared = places[key]["layer"] is None
+        found = [
+            name
+            for name in weights
+            if name in places
+            and (places[name]["layer"] is None) != shared
+            and places[name]["parameter"] == places[key]["parameter"]
+            and (None in (names[name], names[key]) or names[name] == names[key])
+        ]
+        if len({names[name] for name in found}) != 1:  # nothing, or encodings that cannot be told apart
+            continue
+        fitted[key] = average([weights[name] for name in found], key)
+        for name in found:
+            fitted.pop(name, None)
     return fitted
 
 
@@ -104,14 +105,12 @@ def average(layers: Sequence[Tensor], key: str) -> Tensor:
     return torch.stack(list(layers)).mean(0)
 
 
-def grid_of_tables(weights: dict[str, Any]) -> tuple[int, ...] | None:
-    """The token grid that exact tables (H, 2 size_1 - 1, ..., 2 size_n - 1) in the weights were made for."""
-    for key, value in weights.items():
-        if re.search(r"(^|\.)rpe\.(parts\.\w+\.)?table$", key) and value.ndim == 3:
-            return tuple((length + 1) // 2 for length in value.shape[1:])
+def grid_of_tables(model: nn.Module, weights: dict[str, Any]) -> tuple[int, ...] | None:
+    """The token grid that tables in the weights were made for, as the model's own encodings read them."""
+    for path, module in model.named_modules():
+        if isinstance(module, PositionEncoding):
+            own = {name: weights.get(f"{path}.{name}") for name, _ in module.named_parameters()}
+            grid = module.grid_of({name: value for name, value in own.items() if value is not None})
+            if grid is not None:
+                return grid
     return None
-
-
-def _parameter_of(key: str) -> str | None:
-    found = LAYERWISE.match(key)
-    return None if found is None else found[2]

@@ -29,7 +29,7 @@ from vit_rpe.models._factories import LayerType, act_factory, mlp_factory, norm_
 from vit_rpe.models._freeze import freeze_positions, unfreeze_positions
 from vit_rpe.models._head import build_head, pool_tokens, reset_head
 from vit_rpe.models._intermediates import collect_intermediates, prune_blocks
-from vit_rpe.models._loading import after_load, before_load
+from vit_rpe.models._loading import before_load
 from vit_rpe.models._patches import Patches
 from vit_rpe.models._position import mask_terms, once_for_all_layers, split_by_lifetime
 from vit_rpe.models._weights import draw_weights, undecayed
@@ -229,7 +229,6 @@ class VisionTransformer(nn.Module):
         )
         self.head_drop = nn.Dropout(drop_rate)
         self.register_load_state_dict_pre_hook(before_load)
-        self.register_load_state_dict_post_hook(after_load)
         if weight_init != "skip":
             self.init_weights(needs_reset=False)
 

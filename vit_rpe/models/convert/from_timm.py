@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import timm
-from timm.models import split_model_name_tag
+from timm.models import adapt_input_conv, split_model_name_tag
 from torch import nn
 
 from vit_rpe.encodings import Spec
@@ -18,6 +18,11 @@ from vit_rpe.models.convert.weights import rename
 from vit_rpe.suggest import closest
 
 ANY_ARCHITECTURE = "vit_rpe_custom"
+OF_THE_WEIGHTS = {
+    *("embed_dim", "depth", "num_heads", "mlp_ratio", "mlp_layer", "class_token", "reg_tokens", "pos_embed"),
+    *("no_embed_class", "pre_norm", "qkv_bias", "proj_bias", "qk_norm", "scale_attn_norm", "scale_mlp_norm"),
+}
+"""Arguments that the weights decide."""
 
 
 def from_timm(
@@ -34,13 +39,15 @@ def from_timm(
         rpe: None keeps the encoding the model has. Another one replaces it; encodings that only add to the logits
             start at zero, so that beside no other change the function is the same at first; others warn.
         pretrained: load the public weights of a name; a model brings its own weights.
-        kwargs: further arguments of :class:`vit_rpe.VisionTransformer`, such as ``img_size`` or ``rpe_shared``.
+        kwargs: further arguments of :class:`vit_rpe.VisionTransformer`, such as ``img_size``, ``in_chans`` or
+            ``rpe_shared``.
 
     Returns:
         A :class:`vit_rpe.VisionTransformer`; in training or evaluation mode as the model was.
 
     Raises:
-        ValueError: an unknown name, or a model with a part that ours does not have; the message says which.
+        ValueError: an unknown name, or a model with a part that ours does not have, or an argument that the
+            weights decide; the message says which.
     """
     if isinstance(model, str):
         name, tag = split_model_name_tag(model)
@@ -60,6 +67,9 @@ def _convert(model: Any, rpe: Spec | Sequence[Spec] | None, kwargs: dict[str, An
     cfg = {**getattr(model, "pretrained_cfg", {})}
     name = cfg.get("architecture") or ""
     host = public_name(name) if name in PUBLIC else ANY_ARCHITECTURE
+    for key in OF_THE_WEIGHTS & kwargs.keys():
+        if kwargs[key] != found.args[key]:
+            raise ValueError(f"the weights have {key}={found.args[key]!r}, which cannot become {kwargs[key]!r}")
     args = {**found.args, **({} if rpe is None else {"rpe": rpe}), **kwargs}
     reference = model.patch_embed.proj.weight
     args.setdefault("device", reference.device)
@@ -67,12 +77,11 @@ def _convert(model: Any, rpe: Spec | Sequence[Spec] | None, kwargs: dict[str, An
     for key in ("url", "hf_hub_id", "file", "tag", "custom_load"):
         cfg.pop(key, None)
     ours: Any = timm.create_model(host, pretrained_cfg={**cfg, "architecture": host}, **args)
-    heads = head_count(ours)
-    if heads != found.args["num_heads"]:
-        raise ValueError(f"the weights have {found.args['num_heads']} heads, the model {heads}")
-    weights = rename(model.state_dict(), heads, found.layout)
+    weights = rename(model.state_dict(), head_count(ours), found.layout)
     grid = tuple(model.patch_embed.grid_size)
     state = fit_patches(place(weights, ours, grid, trained_with=found.trained_with), ours)
+    if ours.in_chans != found.args["in_chans"]:
+        state["patch_embed.proj.weight"] = adapt_input_conv(ours.in_chans, state["patch_embed.proj.weight"])
     if ours.num_classes != model.num_classes:
         state.update({key: value for key, value in ours.state_dict().items() if key.startswith("head.")})
     ours.load_state_dict(state)

@@ -14,12 +14,13 @@ from timm.layers import Attention
 from timm.models.vision_transformer import Block, VisionTransformer
 from torch import Tensor, nn
 
-from vit_rpe.attention import attend
+from vit_rpe.attention import KERNELS, attend
 from vit_rpe.encodings import Spec, create_position, encodings_of, resized_position
 from vit_rpe.geometry import TokenGrid
 from vit_rpe.models._position import mask_terms
 from vit_rpe.models.convert.parts import drop_rate, require
 from vit_rpe.models.convert.start import start_at_zero
+from vit_rpe.suggest import unknown_name
 from vit_rpe.terms import combine
 
 
@@ -39,7 +40,7 @@ def add_rpe(model: nn.Module, rpe: Spec | Sequence[Spec], *, attn_impl: str = "a
         The same object.
 
     Raises:
-        ValueError: another kind of model or attention, patch dropout, or an unknown encoding.
+        ValueError: another kind of model or attention, patch dropout, an unknown encoding or kernel.
     """
     name = getattr(model, "pretrained_cfg", {}).get("architecture") or type(model).__name__
     if not isinstance(model, VisionTransformer):
@@ -47,6 +48,8 @@ def add_rpe(model: nn.Module, rpe: Spec | Sequence[Spec], *, attn_impl: str = "a
             f"add_rpe is for timm's VisionTransformer, got {name} of type {type(model).__name__}: "
             "vit_rpe.from_timm converts more kinds"
         )
+    if attn_impl != "auto" and attn_impl not in KERNELS:
+        raise unknown_name("attn_impl", attn_impl, ["auto", *KERNELS])
     blocks: Any = model.blocks
     for block in blocks:
         require(type(block) is Block, name, f"blocks of type {type(block).__name__}")
