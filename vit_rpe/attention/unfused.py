@@ -46,9 +46,10 @@ class _MaskedAttention(torch.autograd.Function):
         out = q.new_empty(batch, rows, heads, v.shape[3]).transpose(1, 2)
         with full_precision(q.device):
             for sample in range(batch):
-                logits = torch.baddbmm(mask_of[sample], q[sample], k[sample].mT, alpha=scale)
-                torch.softmax(logits, -1, out=weights[sample])
-                out[sample] = weights[sample] @ v[sample]
+                here = weights[sample]
+                torch.baddbmm(mask_of[sample], q[sample], k[sample].mT, alpha=scale, out=here)
+                torch.softmax(here, -1, out=here)
+                out[sample] = here @ v[sample]
         ctx.save_for_backward(q, k, v, weights, out)
         ctx.scale, ctx.mask_shape = scale, mask.shape
         return out
@@ -59,17 +60,20 @@ class _MaskedAttention(torch.autograd.Function):
         q, k, v, weights, out = ctx.saved_tensors
         grad_q, grad_k, grad_v = _joined_like(q, k, v)
         shape = (1,) * (4 - len(ctx.mask_shape)) + tuple(ctx.mask_shape)
-        grad_mask = q.new_zeros(shape) if ctx.needs_input_grad[3] else None
+        grad_masks: list[Tensor] = []
         inner = (grad * out).sum(-1, keepdim=True)
         for sample in range(q.shape[0]):
             grad_v[sample] = weights[sample].mT @ grad[sample]
             grad_logits = grad[sample] @ v[sample].mT
             grad_logits.sub_(inner[sample]).mul_(weights[sample])
-            if grad_mask is not None:
-                _add_reduced(grad_mask[sample if shape[0] > 1 else 0], grad_logits)
+            if ctx.needs_input_grad[3]:
+                _collect(grad_masks, _reduced(grad_logits, shape[1:]), add=shape[0] == 1)
             grad_q[sample] = (grad_logits @ k[sample]).mul_(ctx.scale)
             grad_k[sample] = (grad_logits.mT @ q[sample]).mul_(ctx.scale)
-        return grad_q, grad_k, grad_v, None if grad_mask is None else grad_mask.reshape(ctx.mask_shape), None
+        grad_mask = torch.stack(grad_masks).reshape(ctx.mask_shape) if len(grad_masks) > 1 else None
+        if len(grad_masks) == 1:
+            grad_mask = grad_masks[0].reshape(ctx.mask_shape)
+        return grad_q, grad_k, grad_v, grad_mask, None
 
 
 def _joined_like(q: Tensor, k: Tensor, v: Tensor) -> list[Tensor]:
@@ -79,8 +83,16 @@ def _joined_like(q: Tensor, k: Tensor, v: Tensor) -> list[Tensor]:
     ]
 
 
-def _add_reduced(total: Tensor, values: Tensor) -> None:
-    """Add (H, Nq, Nk) to ``total``, summed over the axes where ``total`` has length 1."""
-    lengths = zip(total.shape, values.shape, strict=True)
+def _reduced(values: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """(H, Nq, Nk) summed over the axes where ``shape`` has length 1."""
+    lengths = zip(shape, values.shape, strict=True)
     summed = [axis for axis, (mine, other) in enumerate(lengths) if mine == 1 and other > 1]
-    total.add_(values.sum(summed, keepdim=True) if summed else values)
+    return values.sum(summed, keepdim=True) if summed else values
+
+
+def _collect(found: list[Tensor], values: Tensor, *, add: bool) -> None:
+    """One more sample: added to the first, or kept beside it."""
+    if add and found:
+        found[0].add_(values)
+    else:
+        found.append(values)
