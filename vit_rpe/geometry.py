@@ -57,9 +57,9 @@ class TokenGrid:
             raise ValueError(f"num_prefix must be 0 or more, got {self.num_prefix}")
         if any(type(step) is int and step < 1 for step in self.steps):
             raise ValueError(f"stride must be at least 1 along every axis, got {self.stride!r}")
-        if self.extent is not None and are_constants(*self.extent, *self.reach):
-            if any(map(lt, self.extent, self.reach)):
-                raise ValueError(f"extent={self.extent!r} must hold all tokens of the grid, which need {self.reach}")
+        known = self.extent is not None and are_constants(*self.extent, *self.reach)
+        if known and any(map(lt, self.lattice, self.reach)):
+            raise ValueError(f"extent={self.extent!r} must hold all tokens of the grid, which need {self.reach}")
 
     @property
     def ndim(self) -> int:

@@ -44,7 +44,8 @@ def test_bias_is_timms_relative_position_bias(size: tuple[int, int], prefix: int
     peer = RelPosBias(size, HEADS, prefix_tokens=prefix)
     rows = torch.randn_like(peer.relative_position_bias_table).requires_grad_()
     grid = TokenGrid(size, prefix)
-    encoding = create_encoding({"name": "bias", "prefix": "learned"}, HEADS, DIM, grid)
+    spec = {"name": "bias", "prefix": "learned" if prefix else "zero"}
+    encoding = create_encoding(spec, HEADS, DIM, grid)
     table, prefix_bias = beit_parts(rows, size, prefix)
     swapped = {"table": table} if prefix_bias is None else {"table": table, "prefix_bias": prefix_bias}
     ours = dense_bias(torch.func.functional_call(encoding, swapped, (grid, grid)))

@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 
 from ..data import DataBundle, DataConfig, Preprocessing
+from ..data.samples import ImageSamples
 from ..data.sources import LabelledImages
 
 __all__ = ["torchvision_batches"]
@@ -40,6 +41,8 @@ class _Samples(Dataset):
 
 def torchvision_batches(bundle: DataBundle, config: DataConfig) -> DataLoader:
     """Batches of normalised float images (B, C, H, W) with the work of ``config.augment``."""
+    assert isinstance(bundle.preprocessing, Preprocessing)
+    assert isinstance(bundle.train, ImageSamples)
     transform = v2.Compose(_steps(config.augment, bundle.preprocessing))
     return DataLoader(
         _Samples(bundle.train.images, transform),
