@@ -111,9 +111,7 @@ def read_study(path: str | Path) -> StudyConfig:
         if not content.get(key):
             raise ValueError(f"{file} needs the key {key!r}")
     variants = tuple(_variant(item, file) for item in content.pop("variants"))
-    lists: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in content.items()
-    }
+    lists: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in content.items()}
     study = StudyConfig(variants=variants, **lists)
     labels = [variant.label for variant in variants]
     repeated = sorted({label for label in labels if labels.count(label) > 1})
