@@ -61,7 +61,9 @@ def compare_times(jobs: Mapping[str, Job], references: Mapping[str, str], settin
     return [_result(name, references.get(name), timings, setting) for name in jobs]
 
 
-def compare_memory(jobs: Mapping[str, Job], reference: str, setting: str, *, threads: int | None) -> list[Result]:
+def compare_memory(
+    jobs: Mapping[str, Job], reference: str, setting: str, *, threads: int | None, clock: str = "wall"
+) -> list[Result]:
     """Peak memory of every job, each in a process of its own; the time is that of its only call, without an interval.
 
     Raises:
@@ -69,8 +71,9 @@ def compare_memory(jobs: Mapping[str, Job], reference: str, setting: str, *, thr
     """
     peaks: dict[str, Peak] = {name: measure_peak(job, threads=threads) for name, job in jobs.items()}
     base = peaks[reference].bytes
+    seconds = {name: peak.cpu if clock == "cpu" else peak.wall for name, peak in peaks.items()}
     return [
-        Result(setting, name, reference, peak.seconds, None, peak=peak.bytes, reference_peak=base)
+        Result(setting, name, reference, seconds[name], None, peak=peak.bytes, reference_peak=base)
         for name, peak in peaks.items()
     ]
 

@@ -22,11 +22,12 @@ STATUS = Path("/proc/self/status")
 
 
 class Peak(NamedTuple):
-    """Peak memory in bytes, what of it was there before the first call, and the seconds of that call."""
+    """Peak memory in bytes, what of it was there before the first call, and the seconds of that call by each clock."""
 
     bytes: int
     before: int
-    seconds: float
+    wall: float
+    cpu: float
 
 
 def measure_peak(job: Job, *, threads: int | None = None, limit: float = 600.0) -> Peak:
@@ -70,12 +71,12 @@ def main(text: str) -> None:
     work, device = callable_of(Job(**options))
     on_cuda = device.type == "cuda"
     before = torch.cuda.memory_allocated(device) if on_cuda else resident_peak()
-    start = time.perf_counter()
+    wall, cpu = time.perf_counter(), time.process_time()
     work()
     if on_cuda:
         torch.cuda.synchronize(device)
-    seconds = time.perf_counter() - start
-    print(json.dumps([torch.cuda.max_memory_allocated(device) if on_cuda else resident_peak(), before, seconds]))
+    spent = time.perf_counter() - wall, time.process_time() - cpu
+    print(json.dumps([torch.cuda.max_memory_allocated(device) if on_cuda else resident_peak(), before, *spent]))
 
 
 if __name__ == "__main__":

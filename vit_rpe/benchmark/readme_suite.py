@@ -85,7 +85,7 @@ def _large_time(effort: Effort, quick: bool) -> Iterator[Result]:
 def _huge(effort: Effort, quick: bool, threads: int | None) -> Iterator[Result]:
     names = ("none", "bias", "alibi") if quick else ("none", *ADDITIVE)
     jobs = {name: Job(name, what="layer", img_size=HUGE) for name in names}
-    rows = compare_memory(jobs, "none", "2048 px, one layer, peak memory", threads=threads)
+    rows = compare_memory(jobs, "none", "2048 px, one layer, peak memory", threads=threads, clock=effort.clock)
     yield from _aimed(rows, dict.fromkeys(names[1:], 1.3))
     # the time of the same calls: one each, so a ratio without an interval, of 128 x 128 tokens
     reference = rows[0].seconds
