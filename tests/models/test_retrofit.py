@@ -141,3 +141,11 @@ def test_ema_is_the_model_of_its_weights() -> None:
     fresh.load_state_dict(ema.module.state_dict())
     torch.testing.assert_close(ema.module(x), fresh(x))
     assert (ema.module(x) - before).abs().max() > 1e-3
+
+
+def test_a_shared_encoding_can_be_replaced_by_one_that_has_nothing_to_share() -> None:
+    theirs = timm.create_model("vit_srelpos_small_patch16_224", img_size=(32, 48), depth=1, embed_dim=24, num_heads=3)
+    with pytest.warns(UserWarning, match="left out"):
+        vit_rpe.from_timm(theirs, rpe="none")
+    assert tiny("vit_rpe_srelpos_small_patch16_224", rpe="rope")(images()).shape == (3, 5)
+    assert "rpe.fc1.weight" in tiny("vit_rpe_srelpos_small_patch16_224").state_dict()

@@ -103,7 +103,8 @@ def _own(name: str, size: str, patch: int, encoding: str | None) -> Callable[...
 def _public(name: str, of_timm: str) -> Callable[..., VisionTransformer]:
     def create(pretrained: bool = False, **kwargs: Any) -> VisionTransformer:
         source = public_description(of_timm)
-        args = {key: value for key, value in source.args.items() if key not in ("in_chans", "num_classes")}
+        args = source.args_for(kwargs.get("rpe"))
+        args = {key: value for key, value in args.items() if key not in ("in_chans", "num_classes")}
         if not args["dynamic_img_size"]:
             args.pop("img_size")  # a tag may have another one than its architecture; its configuration says so
         return _create(name, pretrained, source, **{**args, **kwargs})

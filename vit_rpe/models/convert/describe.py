@@ -6,6 +6,7 @@ What ours does not have is refused by name.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from timm.layers import AttentionPoolLatent, PatchEmbed
 from timm.models import beit, eva, vision_transformer, vision_transformer_relpos
 from torch import nn
 
-from vit_rpe.encodings import parse_specs
+from vit_rpe.encodings import Spec, parse_specs
 from vit_rpe.models.convert.parts import cannot_express, drop_rate, mlp_args, norm_args, require
 from vit_rpe.models.convert.positions import Layout, beit_position, eva_position, relpos_position
 
@@ -41,6 +42,13 @@ class Description:
     def trained_with(self) -> frozenset[str]:
         """Names of its encodings."""
         return frozenset(spec["name"] for spec in parse_specs(self.args["rpe"]))
+
+    def args_for(self, rpe: Spec | Sequence[Spec] | None) -> dict[str, Any]:
+        """All arguments with ``rpe`` for the model's own encoding (None: its own); only that one stays shared."""
+        if rpe is None:
+            return dict(self.args)
+        kept = self.trained_with & {spec["name"] for spec in parse_specs(rpe)}
+        return {**self.args, "rpe": rpe, "rpe_shared": bool(kept) and self.args.get("rpe_shared", False)}
 
 
 def describe(model: Any) -> Description:

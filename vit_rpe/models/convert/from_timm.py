@@ -70,7 +70,7 @@ def _convert(model: Any, rpe: Spec | Sequence[Spec] | None, kwargs: dict[str, An
     for key in OF_THE_WEIGHTS & kwargs.keys():
         if kwargs[key] != found.args[key]:
             raise ValueError(f"the weights have {key}={found.args[key]!r}, which cannot become {kwargs[key]!r}")
-    args = {**found.args, **({} if rpe is None else {"rpe": rpe}), **kwargs}
+    args = {**found.args_for(rpe), **kwargs}
     reference = model.patch_embed.proj.weight
     args.setdefault("device", reference.device)
     args.setdefault("dtype", reference.dtype)
