@@ -61,7 +61,8 @@ def compare(name: str, grid: tuple[int, int], *, seed: int = 0, **changes: Any) 
 
     import vit_rpe
 
-    patch = timm.create_model(name, device="meta").patch_embed.patch_size
+    embed: Any = timm.create_model(name, device="meta").patch_embed
+    patch = embed.patch_size
     size = tuple(count * side for count, side in zip(grid, patch, strict=True))
     args: dict[str, Any] = {"img_size": size, "num_classes": 11, **changes}
     theirs: Any = timm.create_model(name, **args).eval()
