@@ -69,8 +69,12 @@ def build(
     dtype: torch.dtype = torch.float64,
     seed: int | None = 1,
 ) -> PositionEncoding:
-    """An encoding in eval mode with large, distinct parameters (``seed=None``: its own initialisation)."""
-    encoding = create_encoding({"name": name, **(options or {})}, HEADS, HEAD_DIM, native, dtype=dtype).eval()
+    """An encoding in eval mode with large, distinct parameters (``seed=None``: its own initialisation).
+
+    Learned prefix values are refused on a grid without prefix tokens, and left out there.
+    """
+    kept = {key: value for key, value in (options or {}).items() if key != "prefix" or native.num_prefix > 0}
+    encoding = create_encoding({"name": name, **kept}, HEADS, HEAD_DIM, native, dtype=dtype).eval()
     if seed is not None:
         draw(encoding, seed)
     return encoding

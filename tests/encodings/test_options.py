@@ -11,7 +11,14 @@ import torch
 
 from tests.encodings.build import HEAD_DIM, HEADS, axes_of, build, draw, inputs, native_grid, output
 from tests.oracles import ORACLES
-from vit_rpe.encodings import PositionEncoding, create_encoding, encoding_options, list_encodings, parse_specs
+from vit_rpe.encodings import (
+    PositionEncoding,
+    create_encoding,
+    encoding_options,
+    list_encodings,
+    parse_specs,
+    resized,
+)
 from vit_rpe.geometry import TokenGrid
 
 Options = dict[str, Any]
@@ -46,7 +53,7 @@ def test_option_makes_a_difference(name: str, base: Options, changed: Options) -
 
 
 def differs(name: str, axes: int, base: Options, changed: Options) -> bool:
-    """Whether the parameters, their initial values, or the output in training differ between two sets of options.
+    """Whether two sets of options differ in parameters, initial values, output in training, or tables made larger.
 
     Where the rest of the options is refused without the one in question, the comparison is with the defaults.
     """
@@ -64,7 +71,11 @@ def differs(name: str, axes: int, base: Options, changed: Options) -> bool:
         draw(encoding, seed=1)
         torch.manual_seed(4)
         outputs.append(output(encoding.train(), grid, grid, tensors))
-    return bool((outputs[0] - outputs[1]).abs().max() > 1e-3)
+    if (outputs[0] - outputs[1]).abs().max() > 1e-3:
+        return True
+    larger = TokenGrid(tuple(2 * size + 1 for size in one.grid.size), num_prefix=1)
+    tables = [resized(encoding, larger).state_dict() for encoding in (one, other)]
+    return any((tables[0][key] - tables[1][key]).abs().max() > 1e-3 for key in tables[0])
 
 
 def wide_grid(axes: int) -> TokenGrid:
@@ -103,7 +114,7 @@ def test_learned_prefix_values_need_prefix_tokens(name: str, prefix: str) -> Non
         assert ("prefix_bias" in shapes(encoding)) == (prefix == "learned")
     if prefix == "learned":
         with pytest.raises(ValueError, match=r"prefix='learned' is for pairs with class or register tokens"):
-            build(name, native_grid(2), {"prefix": prefix})
+            create_encoding({"name": name, "prefix": prefix}, HEADS, HEAD_DIM, native_grid(2, 0))
 
 
 def wrong_values(annotation: Any) -> list[Any]:

@@ -21,10 +21,10 @@ def test_default_distance_is_that_of_the_papers(size: tuple[int, ...], rows: lis
 
 
 def test_nothing_unused_is_created() -> None:
-    spec = {"name": "shaw", "value": False, "share_heads": False, "prefix": "learned", "max_distance": [1, 2]}
+    spec = {"name": "shaw", "value": False, "share_heads": False, "max_distance": [1, 2]}
     encoding = create_encoding(spec, H, D, TokenGrid((4, 5)))
     shapes = {name: tuple(parameter.shape) for name, parameter in encoding.named_parameters()}
-    assert shapes == {"key_0": (H, 3, D), "key_1": (H, 5, D)}  # no prefix token, nothing to learn for it
+    assert shapes == {"key_0": (H, 3, D), "key_1": (H, 5, D)}
 
 
 def test_exact_tables_are_resampled_and_keep_their_centre() -> None:

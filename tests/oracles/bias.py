@@ -4,6 +4,7 @@ from tests.oracles._pair import Answer, Pair, clamp
 from vit_rpe.encodings import PositionEncoding
 
 CHANGES: dict = {
+    "resample": [{"resample": "geometric"}],
     "max_distance": [{"max_distance": 0}, {"max_distance": 1}],
     "share_heads": [{"share_heads": True}],
     "init_std": [{"init_std": 0.5}],

@@ -5,7 +5,7 @@ import math
 from tests.oracles._pair import Answer, Pair, clamp
 from vit_rpe.encodings import PositionEncoding
 
-CHANGES: dict = {"init_std": [{"init_std": 0.5}]}
+CHANGES: dict = {"resample": [{"resample": "geometric"}], "init_std": [{"init_std": 0.5}]}
 
 
 def answer(encoding: PositionEncoding, pair: Pair) -> Answer:

@@ -4,6 +4,7 @@ from tests.oracles._pair import Answer, Pair, clamp
 from vit_rpe.encodings import PositionEncoding
 
 CHANGES: dict = {
+    "resample": [({"max_distance": "exact"}, {"max_distance": "exact", "resample": "geometric"})],
     "max_distance": [{"max_distance": 0}, {"max_distance": 1}, {"max_distance": "exact"}],
     "value": [{"value": False}],
     "share_heads": [{"share_heads": False}],
