@@ -12,7 +12,9 @@ Legend: B batch, H heads, D head width, Sq/Sk tokens of one axis, Pq/Pk grid tok
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -59,50 +61,46 @@ def has_axis_logits(terms: PositionTerms) -> bool:
     return bool(terms.axis_bias) or any(part.axis is not None for part in (*terms.on_query, *terms.on_key))
 
 
+class Features(NamedTuple):
+    """What tokens of one side have for coordinates of the other, axes side by side: (B or 1, H or 1, P, sum of S)."""
+
+    axes: tuple[int, ...]
+    values: Tensor
+
+
 def channels(q: Tensor, k: Tensor, terms: PositionTerms, scale: float) -> Channels:
     """Left (B or 1, H or 1, Nq, F) and right (B or 1, H or 1, Nk, F) for all per-axis logits and prefix scalars."""
     q_grid, k_grid = grids_of(terms)
     left, right = [], []
-    for axis in range(q_grid.ndim):
-        from_query = query_features(q, terms, axis, scale)
-        if from_query is not None:
-            left.append(_padded(from_query, q, q_grid))
-            right.append(_padded(one_hot(k_grid, axis, k), k, k_grid))
-        from_key = key_features(k, terms, axis, scale)
-        if from_key is not None:
-            marks = one_hot(q_grid, axis, q)
-            left.append(_padded(marks, q, q_grid))
-            right.append(_padded(from_key, k, k_grid))
-    for part in terms.on_key:
-        if part.axis is not None and is_constant(part):  # the same for every query: one channel
-            content = k[:, :, k_grid.num_prefix :] @ part.table.to(k.dtype).mT * scale
-            left.append(_padded(torch.ones(1, 1, q_grid.num_patches, 1, device=q.device), q, q_grid))
-            right.append(_padded(content, k, k_grid))
+    for features in query_features(q, terms, scale):
+        left.append(features.values.to(q.dtype))
+        right.append(one_hots(k_grid, features.axes, k))
+    for features in key_features(k, terms, scale):
+        marks = one_hots(q_grid, features.axes, q) if features.axes else torch.ones_like(q[:1, :1, :, :1])
+        left.append(marks if features.axes else marks[:, :, q_grid.num_prefix :])
+        right.append(features.values.to(k.dtype))
+    wide_left, wide_right = _padded(joined(left), q_grid), _padded(joined(right), k_grid)
     if terms.prefix_bias is not None:
-        left.append(_prefix_of_queries(terms.prefix_bias, q, q_grid))
-        right.append(_prefix_of_keys(k, k_grid))
-    return joined(left), joined(right)
+        wide_left = joined([wide_left, _prefix_of_queries(terms.prefix_bias, q, q_grid)])
+        wide_right = joined([wide_right, _prefix_of_keys(k, k_grid)])
+    return wide_left, wide_right
 
 
 def broadcast_logits(q: Tensor, k: Tensor, terms: PositionTerms, scale: float) -> Tensor:
     """The per-axis logits and prefix scalars by addition over all pairs, (B or 1, H or 1, Nq, Nk)."""
     q_grid, k_grid = grids_of(terms)
     views = []
-    for axis in range(q_grid.ndim):
-        from_query = query_features(q, terms, axis, scale)
-        if from_query is not None:
-            along = [1] * k_grid.ndim
-            along[axis] = k_grid.size[axis]
-            views.append(from_query.reshape(*from_query.shape[:2], *q_grid.size, *along))
-        from_key = key_features(k, terms, axis, scale)
-        if from_key is not None:
-            along = [1] * q_grid.ndim
-            along[axis] = q_grid.size[axis]
-            views.append(from_key.mT.reshape(*from_key.shape[:2], *along, *k_grid.size))
-    for part in terms.on_key:
-        if part.axis is not None and is_constant(part):
-            content = k[:, :, k_grid.num_prefix :] @ part.table.to(k.dtype).mT * scale
-            views.append(content.reshape(*content.shape[:2], *(1,) * q_grid.ndim, *k_grid.size))
+    for features in query_features(q, terms, scale):
+        lengths = [k_grid.size[axis] for axis in features.axes]
+        for axis, part in zip(features.axes, features.values.split(lengths, dim=-1), strict=True):
+            along = [k_grid.size[axis] if other == axis else 1 for other in range(k_grid.ndim)]
+            views.append(part.reshape(*part.shape[:2], *q_grid.size, *along))
+    for features in key_features(k, terms, scale):
+        lengths = [q_grid.size[axis] for axis in features.axes] or [1]
+        axes = features.axes or (-1,)
+        for axis, part in zip(axes, features.values.split(lengths, dim=-1), strict=True):
+            along = [q_grid.size[axis] if other == axis else 1 for other in range(q_grid.ndim)]
+            views.append(part.mT.reshape(*part.shape[:2], *along, *k_grid.size))
     total = sum(views[1:], start=views[0]).to(q.dtype)
     total = total.expand(*total.shape[:2], *q_grid.size, *k_grid.size)
     total = total.reshape(*total.shape[:2], q_grid.num_patches, k_grid.num_patches)
@@ -111,76 +109,111 @@ def broadcast_logits(q: Tensor, k: Tensor, terms: PositionTerms, scale: float) -
     return with_prefix(total, q_grid, k_grid, terms.prefix_bias)
 
 
-def query_features(q: Tensor, terms: PositionTerms, axis: int, scale: float) -> Tensor | None:
-    """What query i adds to keys of each coordinate along one axis, (B or 1, H or 1, Pq, Sk); None if nothing."""
-    total: Tensor | None = None
-    for part in terms.on_query:
-        if part.axis == axis:
-            added = vector_features(q, part, grids_of(terms)[0], part.index)
-            total = added if total is None else total + added
-    if total is not None:
-        total = total * scale
-    for bias in terms.axis_bias:
-        if bias.axis == axis:
-            added = axis_rows(grids_of(terms)[0], axis, bias.bias)[None]
-            total = added if total is None else total + added
-    return total
+def query_features(q: Tensor, terms: PositionTerms, scale: float) -> list[Features]:
+    """What query i adds to keys of each coordinate."""
+    grid = grids_of(terms)[0]
+    found = []
+    parts = [part for part in terms.on_query if part.axis is not None]
+    if parts:
+        found.append(Features(_axes(parts), _content(q, parts, [part.index for part in parts], grid) * scale))
+    if terms.axis_bias:
+        axes = tuple(bias.axis for bias in terms.axis_bias)
+        rows = [axis_rows(grid, bias.axis, bias.bias)[None] for bias in terms.axis_bias]
+        if found and found[0].axes == axes:
+            found = [Features(axes, found[0].values + joined(rows))]
+        else:
+            found.append(Features(axes, joined(rows)))
+    return found
 
 
-def key_features(k: Tensor, terms: PositionTerms, axis: int, scale: float) -> Tensor | None:
-    """What key j adds to queries of each coordinate along one axis, (B, H, Pk, Sq); None if nothing."""
-    total: Tensor | None = None
+def key_features(k: Tensor, terms: PositionTerms, scale: float) -> list[Features]:
+    """What key j adds to queries of each coordinate; no axes where it is one value for all queries."""
+    grid = grids_of(terms)[1]
+    found = []
+    parts = [part for part in terms.on_key if part.axis is not None and not is_constant(part)]
+    if parts:
+        found.append(Features(_axes(parts), _content(k, parts, [part.index.mT for part in parts], grid) * scale))
     for part in terms.on_key:
-        if part.axis == axis and not is_constant(part):
-            added = vector_features(k, part, grids_of(terms)[1], part.index.mT)
-            total = added if total is None else total + added
-    return None if total is None else total * scale
+        if part.axis is not None and is_constant(part):
+            found.append(Features((), k[:, :, grid.num_prefix :] @ part.table.to(k.dtype).mT * scale))
+    return found
 
 
-def vector_features(x: Tensor, part: RelativeVectors, grid: TokenGrid, index: Tensor) -> Tensor:
-    """<x_i, table[index[i_a, c]]> for every grid token i and coordinate c.
+def _content(x: Tensor, parts: Sequence[RelativeVectors], index: Sequence[Tensor], grid: TokenGrid) -> Tensor:
+    """<x_i, table[index[i_a, c]]> for every grid token i and coordinate c, the parts side by side.
+
+    One product with the rows of all tables, and one gather.
 
     Args:
         x: (B, H, N, D) on ``grid``, prefix first.
-        index: int64 (S_a, C).
+        index: int64 (S_a, C), one a part.
 
     Returns:
-        (B, H, P, C).
+        (B, H, P, sum of C).
     """
-    assert part.axis is not None
-    product = x[:, :, grid.num_prefix :] @ part.table.to(x.dtype).mT  # (B, H, P, R)
-    rows = axis_rows(grid, part.axis, index)
+    tables = _side_by_side(parts).to(x.dtype)
+    product = x[:, :, grid.num_prefix :] @ tables.mT  # (B, H, P, sum of R)
+    rows = _rows_of_parts(parts, index, grid)
     return product.gather(-1, rows.expand(*product.shape[:-1], rows.shape[-1]))
 
 
-def axis_value_output(weights: Tensor, part: RelativeVectors, grid: TokenGrid) -> Tensor:
-    """sum_c W[i, c] table[index[i_a, c]] from weights summed per coordinate.
+def axis_value_output(weights: Tensor, parts: Sequence[RelativeVectors], grid: TokenGrid) -> Tensor:
+    """sum over parts and coordinates c of W[i, c] table[index[i_a, c]], from weights summed per coordinate.
 
     Args:
-        weights: (B, H, Pq, Sk), the attention of grid query i to all keys of coordinate c along the part's axis.
+        weights: (B, H, Pq, sum of Sk), the attention of grid query i to all keys of a coordinate, the axes of the
+            parts side by side.
         grid: of the queries.
 
     Returns:
         (B, H, Pq, D).
     """
-    assert part.axis is not None
-    rows = axis_rows(grid, part.axis, part.index).expand(weights.shape)
-    buckets = weights.new_zeros(*weights.shape[:-1], part.table.shape[1]).scatter_add(-1, rows, weights)
-    return buckets @ part.table.to(weights.dtype)
+    tables = _side_by_side(parts)
+    rows = _rows_of_parts(parts, [part.index for part in parts], grid).expand(weights.shape)
+    buckets = weights.new_zeros(*weights.shape[:-1], tables.shape[1]).scatter_add(-1, rows, weights)
+    return buckets @ tables.to(weights.dtype)
+
+
+def _axes(parts: Sequence[RelativeVectors]) -> tuple[int, ...]:
+    return tuple(part.axis for part in parts if part.axis is not None)
+
+
+def _side_by_side(parts: Sequence[RelativeVectors]) -> Tensor:
+    """The tables of several parts as one, (H or 1, sum of R, D)."""
+    if len(parts) == 1:
+        return parts[0].table
+    heads = max(part.table.shape[0] for part in parts)
+    return torch.cat([part.table.expand(heads, -1, -1) for part in parts], dim=1)
+
+
+def _rows_of_parts(parts: Sequence[RelativeVectors], index: Sequence[Tensor], grid: TokenGrid) -> Tensor:
+    """For every grid token and coordinate the row of :func:`_side_by_side`, int64 (P, sum of C)."""
+    found, start = [], 0
+    for part, own in zip(parts, index, strict=True):
+        assert part.axis is not None
+        found.append(axis_rows(grid, part.axis, own + start if start else own))
+        start += part.table.shape[1]
+    return torch.cat(found, dim=-1) if len(found) > 1 else found[0]
 
 
 def axis_rows(grid: TokenGrid, axis: int, values: Tensor) -> Tensor:
     """Give every grid token the row of its coordinate: (..., S_a, X) -> (..., P, X)."""
-    # Not a reshaped repetition: merging its strides would compare sizes, which may be symbols.
-    after = prod(grid.size[axis + 1 :])
-    line = torch.arange(grid.num_patches, device=values.device) // after
+    if all(type(size) is int for size in grid.size):
+        before, after = prod(grid.size[:axis]), prod(grid.size[axis + 1 :])
+        shape = values.shape
+        repeated = values.reshape(*shape[:-2], 1, shape[-2], 1, shape[-1])
+        repeated = repeated.expand(*shape[:-2], before, shape[-2], after, shape[-1])
+        return repeated.reshape(*shape[:-2], grid.num_patches, shape[-1])
+    # Not a reshaped repetition: merging its strides would compare sizes, which are symbols here.
+    line = torch.arange(grid.num_patches, device=values.device) // prod(grid.size[axis + 1 :])
     coordinate = line - line // grid.size[axis] * grid.size[axis]  # ONNX has no remainder by a symbol
     return values.index_select(-2, coordinate)
 
 
-def one_hot(grid: TokenGrid, axis: int, like: Tensor) -> Tensor:
-    """Which coordinate every grid token has along one axis, (1, 1, P, S)."""
-    return axis_rows(grid, axis, torch.eye(grid.size[axis], dtype=like.dtype, device=like.device))[None, None]
+def one_hots(grid: TokenGrid, axes: tuple[int, ...], like: Tensor) -> Tensor:
+    """Which coordinate every grid token has along each axis, (1, 1, P, sum of S)."""
+    marks = [axis_rows(grid, axis, torch.eye(grid.size[axis], dtype=like.dtype, device=like.device)) for axis in axes]
+    return (torch.cat(marks, dim=-1) if len(marks) > 1 else marks[0])[None, None]
 
 
 def is_constant(part: RelativeVectors) -> bool:
@@ -192,8 +225,8 @@ def joined(parts: list[Tensor]) -> Tensor:
     """Channels side by side; batch and heads are repeated only where some part has them."""
     if len(parts) == 1:
         return parts[0]
-    lead = torch.broadcast_shapes(*(part.shape[:2] for part in parts))
-    return torch.cat([part.expand(*lead, -1, -1) for part in parts], dim=-1)
+    batch, heads = (next((part.shape[axis] for part in parts if part.shape[axis] != 1), 1) for axis in range(2))
+    return torch.cat([part.expand(batch, heads, -1, -1) for part in parts], dim=-1)
 
 
 def grids_of(terms: PositionTerms) -> tuple[TokenGrid, TokenGrid]:
@@ -203,9 +236,8 @@ def grids_of(terms: PositionTerms) -> tuple[TokenGrid, TokenGrid]:
     return terms.grids
 
 
-def _padded(features: Tensor, x: Tensor, grid: TokenGrid) -> Tensor:
-    """Zero channels for the prefix tokens in front: (..., P, F) -> (..., N, F) in the dtype of ``x``."""
-    features = features.to(x.dtype)
+def _padded(features: Tensor, grid: TokenGrid) -> Tensor:
+    """Zero channels for the prefix tokens in front: (..., P, F) -> (..., N, F)."""
     return F.pad(features, (0, 0, grid.num_prefix, 0)) if grid.num_prefix else features
 
 

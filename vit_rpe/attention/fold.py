@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vit_rpe.attention.axes import axis_logits, axis_value_output, channels, has_axis_logits, one_hot
+from vit_rpe.attention.axes import axis_logits, axis_value_output, channels, has_axis_logits, one_hots
 from vit_rpe.attention.definition import Options, eager
 from vit_rpe.attention.rotation import rotate
 from vit_rpe.attention.sdpa import masked_sdpa, needs_eager
@@ -55,15 +55,11 @@ def fold_refuses(terms: PositionTerms, options: Options) -> str | None:
     return None
 
 
-def _value_axes(terms: PositionTerms) -> list[int]:
-    return sorted({part.axis for part in terms.on_value if part.axis is not None})
-
-
 def _with_one_hots(v: Tensor, terms: PositionTerms) -> Tensor:
     assert terms.grids is not None
     grid = terms.grids[1]
-    marks = [F.pad(one_hot(grid, axis, v), (0, 0, grid.num_prefix, 0)) for axis in _value_axes(terms)]
-    return beside(v, *marks)
+    marks = one_hots(grid, tuple(part.axis for part in terms.on_value if part.axis is not None), v)
+    return beside(v, F.pad(marks, (0, 0, grid.num_prefix, 0)))
 
 
 def beside(x: Tensor, *features: Tensor) -> Tensor:
@@ -74,19 +70,10 @@ def beside(x: Tensor, *features: Tensor) -> Tensor:
 def _values_of_positions(out: Tensor, width: int, terms: PositionTerms) -> Tensor:
     """The first ``width`` channels, plus what the relative vectors make of the weights in the others."""
     assert terms.grids is not None
-    q_grid, k_grid = terms.grids
-    total, start = out[..., :width], width
-    added: Tensor | None = None
-    for axis in _value_axes(terms):
-        stop = start + k_grid.size[axis]
-        weights = out[:, :, q_grid.num_prefix :, start:stop]
-        for part in terms.on_value:
-            if part.axis == axis:
-                here = axis_value_output(weights, part, q_grid)
-                added = here if added is None else added + here
-        start = stop
-    assert added is not None
-    return total + F.pad(added, (0, 0, q_grid.num_prefix, 0))
+    grid = terms.grids[0]
+    lengths = sum(part.index.shape[1] for part in terms.on_value)
+    weights = out[:, :, grid.num_prefix :, width : width + lengths]
+    return out[..., :width] + F.pad(axis_value_output(weights, terms.on_value, grid), (0, 0, grid.num_prefix, 0))
 
 
 def _same_width_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, options: Options) -> Tensor:

@@ -79,6 +79,14 @@ def offset_table(table: Tensor, q: TokenGrid, k: TokenGrid, max_distance: Sequen
     return table
 
 
+def axis_sum(tables: Sequence[Tensor]) -> Tensor:
+    """Tables over the offsets of one axis each, (H or 1, R_a), as the table of their sum, (H or 1, R_1, ..., R_n)."""
+    total = tables[0]
+    for table in tables[1:]:
+        total = total[..., None] + table.view(table.shape[0], *(1,) * (total.ndim - 1), -1)
+    return total
+
+
 def prefix_entries(prefix_bias: Tensor | None, q: TokenGrid, k: TokenGrid) -> Tensor | None:
     """The learned prefix scalars (H, 3) in at least float32; None where there is nothing to add."""
     if prefix_bias is None or q.num_prefix + k.num_prefix == 0:

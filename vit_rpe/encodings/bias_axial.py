@@ -18,21 +18,21 @@ from vit_rpe.encodings._base import (
 )
 from vit_rpe.encodings._relative import (
     PREFIX_CHOICES,
+    axis_sum,
     offset_table,
     prefix_entries,
     prefix_parameter,
     resample_on_load,
 )
 from vit_rpe.geometry import Device, TokenGrid, axis_grid
-from vit_rpe.terms import AxisBias, PositionTerms
-from vit_rpe.toeplitz import spread
+from vit_rpe.terms import PositionTerms
 
 
 @register(
     "bias_axial",
     Card(
         paper="per-axis form of Swin Transformer, arXiv 2103.14030",
-        adds=("axis_bias", "prefix_bias"),
+        adds=("offset_bias", "prefix_bias"),
         elsewhere="edge value beyond the table, centre of it on a smaller grid; resampled when loaded",
     ),
 )
@@ -75,10 +75,9 @@ class AxialBias(PositionEncoding):
             nn.init.trunc_normal_(parameter, std=self.init_std)
 
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
-        parts = []
+        tables = []
         for axis, distance in enumerate(self.max_distance):
             along_q, along_k = axis_grid(q, axis), axis_grid(k, axis)
-            table = offset_table(getattr(self, f"table_{axis}"), along_q, along_k, (distance,))
-            parts.append(AxisBias(spread(table, along_q, along_k), axis))
+            tables.append(offset_table(getattr(self, f"table_{axis}"), along_q, along_k, (distance,)))
         prefix = prefix_entries(self.prefix_bias, q, k)
-        return PositionTerms(axis_bias=tuple(parts), prefix_bias=prefix, grids=(q, k))
+        return PositionTerms(offset_bias=(axis_sum(tables),), prefix_bias=prefix, grids=(q, k))

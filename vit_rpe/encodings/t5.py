@@ -18,12 +18,13 @@ from torch import Tensor, nn
 from vit_rpe.encodings._base import Card, PositionEncoding, at_least_float32, check_choice, register
 from vit_rpe.encodings._relative import (
     PREFIX_CHOICES,
+    axis_sum,
     prefix_entries,
     prefix_parameter,
 )
-from vit_rpe.geometry import Device, TokenGrid, are_constants, axis_grid
-from vit_rpe.terms import AxisBias, PositionTerms
-from vit_rpe.toeplitz import offset_range, spread
+from vit_rpe.geometry import Device, TokenGrid, are_constants
+from vit_rpe.terms import PositionTerms
+from vit_rpe.toeplitz import offset_range
 
 
 def t5_bucket(offset: int, num_buckets: int, max_distance: int, bidirectional: bool) -> int:
@@ -55,7 +56,7 @@ def buckets_by_offset(num_buckets: int, max_distance: int, bidirectional: bool) 
     "t5",
     Card(
         paper="T5, arXiv 1910.10683",
-        adds=("axis_bias", "offset_bias", "prefix_bias"),
+        adds=("offset_bias", "prefix_bias"),
         elsewhere="defined for every offset; all beyond max_distance share a bucket",
     ),
 )
@@ -134,12 +135,11 @@ class T5Bias(PositionEncoding):
             for axis in range(q.ndim):
                 table = table.index_select(1 + axis, self.offset_buckets(q, k, axis, table.device))
             return PositionTerms(offset_bias=(table,), prefix_bias=prefix, grids=(q, k))
-        parts = []
+        tables = []
         for axis in range(q.ndim):
             table = at_least_float32(getattr(self, f"table_{axis}"))
-            table = table.index_select(1, self.offset_buckets(q, k, axis, table.device))
-            parts.append(AxisBias(spread(table, axis_grid(q, axis), axis_grid(k, axis)), axis))
-        return PositionTerms(axis_bias=tuple(parts), prefix_bias=prefix, grids=(q, k))
+            tables.append(table.index_select(1, self.offset_buckets(q, k, axis, table.device)))
+        return PositionTerms(offset_bias=(axis_sum(tables),), prefix_bias=prefix, grids=(q, k))
 
 
 def _check_buckets(num_buckets: int, max_distance: int, bidirectional: bool) -> None:
