@@ -58,7 +58,10 @@ def _small_images(training: bool, batch: int, effort: Effort, quick: bool, say: 
     say(setting)
     names = ("none", *FREE, *CONTEXTUAL)
     jobs = {name: _model(name, quick, batch=batch, training=training) for name in names}
-    longer = effort._replace(seconds=effort.seconds * (1 if batch == 1 else 4) * (1.5 if training else 1))
+    longer = effort._replace(
+        seconds=effort.seconds * (1 if batch == 1 else 4) * (1.5 if training else 1),
+        least=effort.least if batch == 1 else 5,
+    )
     rows = compare_times(jobs, dict.fromkeys(names[1:], "none"), setting, longer)
     targets = {name: TARGETS[training, name in FREE] for name in names[1:]}
     yield from _aimed(rows, targets)

@@ -43,7 +43,7 @@ def interleave(
     """Time every candidate once a round, in turns of changing order, until the time or the rounds are used up.
 
     Args:
-        work: what to time, by name; each is called once before, to warm up.
+        work: what to time, by name; each is called once or twice before, to warm up.
         seconds: stop beginning rounds after this long, but not before ``least`` rounds.
         rounds, least: most and fewest rounds.
         clock: ``"wall"`` or ``"cpu"``.
@@ -75,12 +75,14 @@ def interleave(
 
 
 def _calls(work: Callable[[], object], shortest: float, device: torch.device | None) -> int:
-    work()
-    _settle(device)
-    start = time.perf_counter()
-    work()
-    _settle(device)
-    return max(1, round(shortest / max(time.perf_counter() - start, 1e-6)))
+    for first in (True, False):
+        start = time.perf_counter()
+        work()
+        _settle(device)
+        taken = time.perf_counter() - start
+        if first and taken >= 5 * shortest:
+            return 1
+    return max(1, round(shortest / max(taken, 1e-6)))
 
 
 def _settle(device: torch.device | None) -> None:
