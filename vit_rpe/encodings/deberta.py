@@ -117,17 +117,21 @@ class Deberta(PositionEncoding):
 
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
         embed = at_least_float32(self.embed)
-        on_query, on_key = [], []
         limit = self.span if self.max_distance is None else self.max_distance
+        rows, index = [], []
         for axis in range(q.ndim):
-            offsets, index = distinct_offsets(q, k, axis, embed.device, limit=limit)
-            used = embed.index_select(0, self.rows(offsets) + axis * 2 * self.span)
-            if self.key_proj is not None:
-                vectors = project(used, self.key_proj.weight)  # (R, H D)
-                on_query.append(RelativeVectors(self._per_head(vectors), index, axis))
-            if self.query_proj is not None:
-                vectors = project(used, self.query_proj.weight, self.query_proj.bias)
-                on_key.append(RelativeVectors(self._per_head(vectors), index, axis))
+            offsets, own = distinct_offsets(q, k, axis, embed.device, limit=limit)
+            rows.append(self.rows(offsets) + axis * 2 * self.span)
+            index.append(own)
+        used = embed.index_select(0, torch.cat(rows))  # the axes go through a projection together
+        counts = [own.shape[0] for own in rows]
+        on_query, on_key = [], []
+        if self.key_proj is not None:
+            tables = self._per_head(project(used, self.key_proj.weight)).split(counts, dim=1)
+            on_query = [RelativeVectors(*part, axis) for axis, part in enumerate(zip(tables, index, strict=True))]
+        if self.query_proj is not None:
+            tables = self._per_head(project(used, self.query_proj.weight, self.query_proj.bias)).split(counts, dim=1)
+            on_key = [RelativeVectors(*part, axis) for axis, part in enumerate(zip(tables, index, strict=True))]
         return PositionTerms(on_query=tuple(on_query), on_key=tuple(on_key), scale=self.softmax_factor, grids=(q, k))
 
     def _per_head(self, vectors: Tensor) -> Tensor:
