@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tests.encodings.build import SCALE, build, inputs
+from tests.encodings.build import SCALE, build, inputs, native_grid, refuses
 from tests.kernels.cases import compare, encoding_cases
 from vit_rpe import RelativeMultiheadAttention, TokenGrid
 from vit_rpe.attention import attend, windows
@@ -74,3 +74,15 @@ def test_layer_asks_by_window(name: str, shared: bool, monkeypatch: pytest.Monke
         assert_close(mine, other, rtol=1e-4, atol=1e-5)
     if name != "bias":
         assert set(asked) == {(1, 3)}
+
+
+@pytest.mark.parametrize(("name", "axes", "options"), encoding_cases())
+def test_only_what_says_so_has_an_entry_per_pair(name: str, axes: int, options: dict[str, Any]) -> None:
+    grid = native_grid(axes, prefix=1)
+    if refuses(name, options, grid):
+        return
+    encoding = build(name, grid, options)
+    terms = encoding(grid, grid)
+    vectors = (*terms.on_query, *terms.on_key, *terms.on_value)
+    dense = terms.bias is not None or terms.visible is not None or any(part.axis is None for part in vectors)
+    assert not dense or encoding.card.per_pair
