@@ -42,7 +42,7 @@ def test_kernels_are_asked_for_what_they_can_do():
     rows = {row.name: row for row in catalogue()}
     assert "fold" not in rows["bias"].kernels.split(", "), "a joint table is no sum over axes"
     assert "sdpa" not in rows["shaw"].kernels.split(", "), "its value term needs the attention weights"
-    assert "fold" in rows["bias_axial"].kernels.split(", ")
+    assert "fold" in rows["decomposed"].kernels.split(", ")
 
 
 def test_command_prints_all_encodings(capsys):
