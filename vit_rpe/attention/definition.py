@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vit_rpe.attention.rotation import rotate
+from vit_rpe.attention.rotation import rotate_plainly
 from vit_rpe.masks import as_batch_head, intersect
 from vit_rpe.precision import full_precision
 from vit_rpe.terms import PositionTerms, RelativeVectors, dense_bias, dense_index
@@ -110,7 +110,7 @@ def _weights(q: Tensor, k: Tensor, terms: PositionTerms, options: Options) -> Te
     dtype = torch.promote_types(q.dtype, torch.float32)
     with full_precision(q.device):
         q, k = q.to(dtype), k.to(dtype)
-        logits = rotate(q, terms.rotate_q) @ rotate(k, terms.rotate_k).mT * options.scale
+        logits = rotate_plainly(q, terms.rotate_q) @ rotate_plainly(k, terms.rotate_k).mT * options.scale
         added = position_logits(q, k, terms, options.scale)
         if added is not None:
             logits = logits + added.to(dtype)

@@ -21,15 +21,19 @@ def rotate(x: Tensor, rotation: Rotation | None) -> Tensor:
     cos, sin = rotation
     wide = x.to(torch.promote_types(x.dtype, cos.dtype))
     if torch.compiler.is_compiling():
-        return _plain_turn(wide, cos, sin).to(x.dtype)
+        return rotate_plainly(x, rotation)
     if torch.is_grad_enabled() and (wide.requires_grad or cos.requires_grad):
         return _Turn.apply(wide, cos, sin).to(x.dtype)
     return _turn(wide, cos, sin).to(x.dtype)
 
 
-def _plain_turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
+def rotate_plainly(x: Tensor, rotation: Rotation | None) -> Tensor:
+    """:func:`rotate` as it is defined, with autograd's own gradients."""
+    if rotation is None:
+        return x
+    cos, sin = rotation
+    a, b = x.to(torch.promote_types(x.dtype, cos.dtype)).chunk(2, dim=-1)
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1).to(x.dtype)
 
 
 def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
