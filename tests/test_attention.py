@@ -88,7 +88,7 @@ def test_kernels_agree_in_value_and_gradient(impl: str, hidden: str) -> None:
         visible[1, 3] = hidden != "a whole row"
     tensors = qkv()
     if impl == "fold" and hidden != "nothing":
-        pytest.skip("folding is for attention without a mask; its own tests say so")
+        pytest.skip(reason="folding is for attention without a mask; its own tests say so")
     results = []
     for name in ("eager", impl):
         out = attend(*tensors, terms, scale=SCALE, visible=visible, impl=name)

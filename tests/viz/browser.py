@@ -26,7 +26,7 @@ def chromium() -> Iterator[Any]:
     """A browser; skips the test with a reason where none is installed."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
-        pytest.skip("no browser: install Debian's chromium to run this test")
+        pytest.skip(reason="no browser: install Debian's chromium to run this test")
     sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install playwright")
     with sync_api.sync_playwright() as player:
         browser = player.chromium.launch(executable_path=program, args=FLAGS)
