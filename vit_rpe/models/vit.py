@@ -32,7 +32,7 @@ from vit_rpe.models._intermediates import collect_intermediates, prune_blocks
 from vit_rpe.models._loading import before_load
 from vit_rpe.models._patches import Patches
 from vit_rpe.models._position import mask_terms, once_for_all_layers, split_by_lifetime
-from vit_rpe.models._weights import draw_weights, undecayed
+from vit_rpe.models._weights import draw_tokens, draw_weights, drawn_later, undecayed
 from vit_rpe.terms import PositionTerms, combine
 
 # what position needs is no graph of tensors: FX tracers take these as single steps
@@ -171,11 +171,8 @@ class VisionTransformer(nn.Module):
         if pos_embed == "sincos":
             sincos_embedding(TokenGrid((1, 1)), embed_dim)  # refuse a width that does not split
         self.pos_drop = nn.Dropout(pos_drop_rate)
-        self.patch_drop = (
-            PatchDropoutWithIndices(patch_drop_rate, num_prefix_tokens=self.num_prefix_tokens)
-            if patch_drop_rate > 0
-            else None
-        )
+        drops = patch_drop_rate > 0
+        self.patch_drop = PatchDropoutWithIndices(patch_drop_rate, self.num_prefix_tokens) if drops else None
         self.norm_pre = norm(embed_dim, **factory) if pre_norm else nn.Identity()
 
         once, layerwise = split_by_lifetime(
@@ -183,35 +180,36 @@ class VisionTransformer(nn.Module):
         )
         self.rpe = create_position(once, num_heads, embed_dim // num_heads, grid, **factory)
         rates: Any = calculate_drop_path_rates(drop_path_rate, depth)
-        self.blocks = nn.ModuleList(
-            Block(
-                embed_dim,
-                num_heads,
-                attention={
-                    "rpe": layerwise,
-                    "grid": grid,
-                    "dropout": attn_drop_rate,
-                    "qkv_bias": qkv_bias,
-                    "qk_norm": qk_norm,
-                    "scale_norm": scale_attn_norm,
-                    "logit_clip": logit_clip,
-                    "attn_impl": attn_impl,
-                    "depth_index": index,
-                    "depth": depth,
-                },
-                mlp_ratio=mlp_ratio,
-                init_values=init_values,
-                proj_drop=proj_drop_rate,
-                drop_path=rates[index],
-                proj_bias=proj_bias,
-                norm_layer=norm,
-                act_layer=act,
-                mlp_layer=mlp_factory(mlp_layer),
-                scale_mlp_norm=scale_mlp_norm,
-                **factory,
+        with drawn_later(weight_init not in ("skip", "reset"), norm_layer, mlp_layer):
+            self.blocks = nn.ModuleList(
+                Block(
+                    embed_dim,
+                    num_heads,
+                    attention={
+                        "rpe": layerwise,
+                        "grid": grid,
+                        "dropout": attn_drop_rate,
+                        "qkv_bias": qkv_bias,
+                        "qk_norm": qk_norm,
+                        "scale_norm": scale_attn_norm,
+                        "logit_clip": logit_clip,
+                        "attn_impl": attn_impl,
+                        "depth_index": index,
+                        "depth": depth,
+                    },
+                    mlp_ratio=mlp_ratio,
+                    init_values=init_values,
+                    proj_drop=proj_drop_rate,
+                    drop_path=rates[index],
+                    proj_bias=proj_bias,
+                    norm_layer=norm,
+                    act_layer=act,
+                    mlp_layer=mlp_factory(mlp_layer),
+                    scale_mlp_norm=scale_mlp_norm,
+                    **factory,
+                )
+                for index in range(depth)
             )
-            for index in range(depth)
-        )
         reduction = self.patch_embed.feat_ratio()
         self.feature_info = [
             {"module": f"blocks.{index}", "num_chs": embed_dim, "reduction": reduction} for index in range(depth)
@@ -229,7 +227,9 @@ class VisionTransformer(nn.Module):
         )
         self.head_drop = nn.Dropout(drop_rate)
         self.register_load_state_dict_pre_hook(before_load)
-        if weight_init != "skip":
+        if weight_init == "skip":
+            draw_tokens(self)
+        else:
             self.init_weights(needs_reset=False)
 
     @property
