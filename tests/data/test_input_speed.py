@@ -3,6 +3,7 @@
 import pytest
 
 from vit_rpe.benchmark.data import SETTINGS, run, table
+from vit_rpe.cli import main
 
 
 def test_rows_and_table():
@@ -20,3 +21,22 @@ def test_rows_and_table():
 def test_bad_options(options, message):
     with pytest.raises(ValueError, match=message):
         run(num_workers=0, repeats=1, **({"settings": ["jpeg"]} | options))
+
+
+def test_command(capsys):
+    assert main("benchmark data --setting memory --images 5 --batch-size 4 --repeats 1 --workers 0".split()) == 0
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == ["augment", *SETTINGS["memory"]]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("data --repeats 0", "repeats must be an integer of at least 1, got 0"),
+        ("data --workers -1", "workers must be at least 0, got -1"),
+        ("data --setting jpg", "unknown setting 'jpg'"),
+        ("--suite readme data", "--suite is for models"),
+    ],
+)
+def test_command_refuses_in_one_line(words, message, capsys):
+    assert main(["benchmark", *words.split()]) == 1
+    assert message in capsys.readouterr().err

@@ -4,6 +4,7 @@ vit-rpe benchmark --suite readme
 vit-rpe benchmark --encodings bias rope alibi --batch 1 8 --mode inference training
 vit-rpe benchmark --encodings bias alibi --curve
 vit-rpe benchmark --against timm
+vit-rpe benchmark data
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit_rpe.benchmark.timing import CLOCKS
+from vit_rpe.checks import check_count
 
 if TYPE_CHECKING:
     from vit_rpe.benchmark.compare import Result
@@ -44,6 +46,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=15.0, help="time of one comparison, about")
     parser.add_argument("--rounds", type=int, default=31, help="most rounds of one comparison")
     parser.add_argument("--output", type=Path, metavar="DIR", help="also write results.md, results.csv, results.png")
+    words = parser.add_subparsers(dest="what", metavar="data", help="instead: images/s of the input side")
+    data = words.add_parser("data", description="Images per second of the input side, beside torchvision's transforms.")
+    data.add_argument("--setting", nargs="+", default=["memory", "jpeg"], metavar="NAME", help="memory, jpeg")
+    data.add_argument("--path", metavar="DIR", help="a folder of images by class for jpeg; default: made-up files")
+    data.add_argument("--workers", type=int, default=2, help="loader processes of either side")
+    data.add_argument("--images", type=int, default=2000, help="images a measurement; memory takes ten times as many")
+    data.add_argument("--batch-size", type=int, default=50)
+    data.add_argument("--repeats", type=int, default=3, help="measurements a number; the best counts")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -52,6 +62,8 @@ def run(args: argparse.Namespace) -> None:
     Raises:
         ValueError: an unknown name, or a peer that is not installed.
     """
+    if args.what == "data":
+        return _run_data(args)
     import torch
 
     from vit_rpe.benchmark.compare import Effort, machine
@@ -77,6 +89,31 @@ def run(args: argparse.Namespace) -> None:
     _save(results, args.output)
     if args.output is not None:
         (draw_curves if args.curve else draw_ratios)(results, args.output / "results.png")
+
+
+def _run_data(args: argparse.Namespace) -> None:
+    from vit_rpe.benchmark.data import run as measure
+    from vit_rpe.benchmark.data import table
+
+    for name in ("suite", "against", "curve", "output"):
+        if getattr(args, name):
+            raise ValueError(f"--{name} is for models and means nothing for 'benchmark data'")
+    for name in ("images", "batch_size", "repeats"):
+        check_count(name, getattr(args, name))
+    if args.workers < 0:
+        raise ValueError(f"workers must be at least 0, got {args.workers}")
+    print(
+        table(
+            measure(
+                settings=args.setting,
+                num_workers=args.workers,
+                num_images=args.images,
+                batch_size=args.batch_size,
+                repeats=args.repeats,
+                path=args.path,
+            )
+        )
+    )
 
 
 def _say(text: str) -> None:
