@@ -24,7 +24,8 @@ def test_bad_options(options, message):
 
 
 def test_command(capsys):
-    assert main("benchmark data --setting memory --images 5 --batch-size 4 --repeats 1 --workers 0".split()) == 0
+    words = "data --setting memory --images 5 --batch-size 4 --repeats 1 --workers 0"
+    assert main(["benchmark", *words.split()]) == 0
     assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == ["augment", *SETTINGS["memory"]]
 
 
