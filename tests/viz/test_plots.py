@@ -148,6 +148,24 @@ def test_frequencies(rpe: str) -> None:
     drawn(figure)
 
 
+def test_panels_above_an_empty_place_have_their_ticks() -> None:
+    seen, _ = recorded("rope_mixed", depth=6)
+    figure = viz.plot_frequencies(seen)
+    drawn(figure)
+    shown = [axes for axes in figure.axes if axes.get_visible()]
+    ticks = [any(tick.label1.get_visible() for tick in axes.xaxis.get_major_ticks()) for axes in shown]
+    assert ticks == [False, False, True, True, True, True]
+    assert [bool(axes.get_xlabel()) for axes in shown] == ticks
+    assert [bool(axes.get_ylabel()) for axes in shown] == [True, False, False, False, True, False]
+
+
+@pytest.mark.parametrize(("rpe", "told"), [("bias", False), ("rope", True), ("shaw", True)])
+def test_the_bias_picture_says_where_it_depends_on_content(rpe: str, told: bool) -> None:
+    title = viz.plot_bias(recorded(rpe)[0], layers=[0]).get_suptitle()
+    assert ("for the mean content" in title) == told
+    assert "key minus query" in title
+
+
 def test_frequencies_need_a_rotation() -> None:
     with pytest.raises(ValueError, match="layer 0 does not rotate"):
         viz.plot_frequencies(recorded("bias")[0])
@@ -157,12 +175,20 @@ def test_sequences() -> None:
     model = SequenceTransformer(11, 9, 5, rpe="t5", embed_dim=24, depth=2, num_heads=3, class_token=True).eval()
     with torch.no_grad(), viz.record(model) as seen:
         model(torch.randint(0, 11, (2, 7)))
-    labels = ["class", *"ab<c>$$."][:8]
+    labels = ["class token", "a", " b", "\n", " ", "$$", "\t", "."]
     figure = viz.plot_tokens(seen, labels, sample=1, layer=0, heads=[2])
     panel = next(axes for axes in figure.axes if axes.images)
     np.testing.assert_allclose(panel.images[0].get_array(), seen.attention(0, head=2)[1])
     assert panel.images[0].get_cmap().name == ATTENTION
-    assert [text.get_text() for text in panel.get_xticklabels()][:3] == ["class", "a", "b"]
+    assert [text.get_text() for text in panel.get_xticklabels()][:7] == [
+        "class token",
+        "a",
+        "␣b",
+        "⏎",
+        "␣",
+        r"\$\$",
+        "⇥",
+    ]
     drawn(figure)
     toeplitz = viz.plot_bias(seen, layers=[1])
     matrix = np.asarray(toeplitz.axes[0].images[0].get_array())[1:, 1:]

@@ -184,6 +184,22 @@ def test_a_second_call_replaces_the_first() -> None:
     torch.testing.assert_close(both.attention(3), alone.attention(3))
 
 
+@pytest.mark.parametrize("part", ["whole", "block"])
+def test_a_compiled_model_is_recorded_too(part: str) -> None:
+    model, x = vision_model(), images()
+    with torch.no_grad(), record(model) as expected:
+        model(x)
+    compiled = torch.compile(model, backend="eager") if part == "whole" else model
+    if part == "block":
+        model.blocks[1].compile(backend="eager")
+    with torch.no_grad():
+        compiled(x)  # what is compiled now knows of no hook
+        with record(compiled) as seen:
+            compiled(x)
+    assert len(seen) == DEPTH
+    torch.testing.assert_close(seen.attention(1), expected.attention(1))
+
+
 class AddsInPlace(nn.Module):
     """A block that changes its stream after the layer has read it."""
 

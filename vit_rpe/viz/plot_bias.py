@@ -43,12 +43,20 @@ def plot_bias(seen: Recording, *, layers: Sequence[int] | None = None, heads: Se
     if q.ndim > 2:
         raise ValueError(f"the bias is drawn for one or two axes, got the grid {q.size}")
     labels = [f"layer {layer % len(seen)}" for layer in numbers]
+    what = "what position adds to the logits"
+    if any(_depends_on_content(seen, layer) for layer in numbers):
+        what += " (for the mean content)"
     if q.ndim == 1:
-        return plot_signed(rows, labels, title="what position adds to the logits (row query, column key)", extent=None)
+        return plot_signed(rows, labels, title=f"{what}\nrow query, column key", extent=None)
     low, sizes = offset_range(q, k)
     extent = (low[1] - 0.5, low[1] + sizes[1] - 0.5, low[0] + sizes[0] - 0.5, low[0] - 0.5)
-    title = "what position adds to the logits\nrow dh, column dw, key minus query (dot: the query)"
+    title = f"{what}\nrow dh, column dw, key minus query (dot: the query)"
     return plot_signed(rows, labels, title=title, extent=extent)
+
+
+def _depends_on_content(seen: Recording, layer: int) -> bool:
+    terms = seen.pieces(layer).terms
+    return terms.rotate_q is not None or bool(terms.on_query) or bool(terms.on_key)
 
 
 def plot_signed(

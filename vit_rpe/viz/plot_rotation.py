@@ -39,7 +39,8 @@ def plot_frequencies(seen: Recording, *, layers: Sequence[int] | None = None) ->
     axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
     for panel in axes.flat[len(found) :]:
         panel.set_visible(False)
-    for panel, (name, values) in zip(axes.flat, found, strict=False):
+    for place, (name, values) in enumerate(found):
+        panel = axes.flat[place]
         for head, frequencies in enumerate(values.numpy()):
             label = "all heads" if len(values) == 1 else f"head {head}"
             if len(frequencies) == 2:
@@ -50,9 +51,12 @@ def plot_frequencies(seen: Recording, *, layers: Sequence[int] | None = None) ->
                     panel.plot(steps, marker="o", markersize=3, linewidth=0.8, label=label + suffix)
         two = values.shape[1] == 2
         panel.set_title(name, fontsize=9)
-        panel.set_xlabel("radians per column" if two else "channel pair", fontsize=8)
-        panel.set_ylabel("radians per row" if two else "radians per step", fontsize=8)
-        panel.tick_params(labelsize=7)
+        lowest = place + columns >= len(found)  # nothing is drawn below it
+        panel.tick_params(labelsize=7, labelbottom=lowest)
+        if lowest:
+            panel.set_xlabel("radians per column" if two else "channel pair", fontsize=8)
+        if place % columns == 0:
+            panel.set_ylabel("radians per row" if two else "radians per step", fontsize=8)
         panel.grid(alpha=0.3)
     handles, names = axes.flat[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside right center", fontsize=7)

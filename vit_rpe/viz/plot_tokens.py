@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -52,10 +53,18 @@ def plot_tokens(
     for panel, head in zip(axes, chosen, strict=True):
         drawn = panel.imshow(weights[sample, head].float().cpu().numpy(), cmap=ATTENTION, vmin=0, vmax=top)
         panel.set_title(f"head {head}", fontsize=9)
-        panel.set_xticks(range(len(keys)), [shorten(key, 14) for key in keys], rotation=90, fontsize=7)
+        panel.set_xticks(range(len(keys)), [_label(key) for key in keys], rotation=90, fontsize=7)
         panel.set_xlabel("key", fontsize=8)
-    axes[0].set_yticks(range(len(query_labels)), [shorten(label, 14) for label in query_labels], fontsize=7)
+    axes[0].set_yticks(range(len(query_labels)), [_label(label) for label in query_labels], fontsize=7)
     axes[0].set_ylabel("query", fontsize=8)
     figure.colorbar(drawn, ax=axes, shrink=0.8, label="attention")
     figure.suptitle(f"layer {layer % len(seen)}: attention, token by token", fontsize=10)
     return figure
+
+
+def _label(text: str) -> str:
+    """A token's name short enough for a tick; line ends, tabs and spaces at its ends get a sign that can be seen."""
+    return shorten(re.sub(r"^ +| +$|[\n\r\t]", lambda blank: blank[0].translate(_BLANKS), text), 14)
+
+
+_BLANKS = str.maketrans({" ": "\u2423", "\n": "\u23ce", "\r": "\u21b5", "\t": "\u21e5"})

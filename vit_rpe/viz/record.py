@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import copy
 import inspect
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -185,6 +186,8 @@ class Recording:
 def record(model: nn.Module, *, device: Device = None, keep_outputs: bool = False) -> Iterator[Recording]:
     """Record what the attention layers of ``model`` are given.
 
+    What ``torch.compile`` made runs uncompiled inside the block: compiled code passes hooks by.
+
     Args:
         model: any model with :class:`RelativeMultiheadAttention` layers, or a timm model whose attention layers call
             ``scaled_dot_product_attention``.
@@ -210,10 +213,18 @@ def record(model: nn.Module, *, device: Device = None, keep_outputs: bool = Fals
         patch_embed = getattr(model, "patch_embed", None)
         if isinstance(patch_embed, PatchEmbed):
             handles.append(patch_embed.register_forward_pre_hook(_keep_grid(seen)))
-        yield seen
+        with _uncompiled():
+            yield seen
     finally:
         for handle in handles:
             handle.remove()
+
+
+def _uncompiled() -> AbstractContextManager[Any]:
+    if "torch._dynamo" not in sys.modules:  # then nothing is compiled, and the import would take seconds
+        return nullcontext()
+    stance: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
+    return stance
 
 
 def attention_layers(model: nn.Module) -> dict[str, nn.Module]:
