@@ -59,10 +59,9 @@ def test_best_comes_before_last(tmp_path: Path) -> None:
     assert find_checkpoint(tmp_path).name == "best.old"
 
 
-def _reshape(folder: Path) -> None:
+def _change(folder: Path, key: str, value: object) -> None:
     config = json.loads((folder / "config.json").read_text())
-    config["model_args"]["num_classes"] = 4
-    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "config.json").write_text(json.dumps({**config, key: value}))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +72,14 @@ def _reshape(folder: Path) -> None:
         (lambda folder: (folder / "config.json").write_text("{"), "does not describe a checkpoint"),
         (lambda folder: (folder / "config.json").write_text('{"a": 1}'), "does not describe a checkpoint"),
         (lambda folder: (folder / "config.json").unlink(), "does not describe a checkpoint"),
-        (_reshape, f"do not fit {NAME}"),
+        (
+            lambda folder: (folder / "config.json").write_bytes(b"\xff\xfe"),
+            "config.json does not describe a checkpoint",
+        ),
+        (lambda folder: _change(folder, "model_args", {**ARGS, "depths": 2}), "describe a checkpoint: .* 'depths'"),
+        (lambda folder: _change(folder, "model_args", 3), "does not describe a checkpoint"),
+        (lambda folder: _change(folder, "preprocessing", {}), "does not describe a checkpoint"),
+        (lambda folder: _change(folder, "model_args", {**ARGS, "num_classes": 4}), f"do not fit {NAME}"),
     ],
 )
 def test_damage_is_named(tmp_path: Path, damage, message: str) -> None:

@@ -36,6 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
     from vit_rpe.suggest import unknown_name
     from vit_rpe.training.checkpoint import load_checkpoint
 
+    if None not in (arguments.checkpoint, arguments.named):
+        raise ValueError(f"two checkpoints: {arguments.checkpoint} and --checkpoint {arguments.named}")
     given = arguments.checkpoint or arguments.named
     if given is None:
         raise ValueError("export needs a checkpoint: vit-rpe export CHECKPOINT --format onnx")
@@ -43,8 +45,10 @@ def run(arguments: argparse.Namespace) -> int:
         raise unknown_name("format", arguments.format, FORMATS)
     loaded = load_checkpoint(given, img_size=image_size(arguments.img_size))
     if not isinstance(loaded.model, VisionTransformer):
-        raise ValueError(f"export takes vision transformers of this package, not {type(loaded.model).__name__}")
+        raise ValueError(f"export takes vision transformers of this package, not {loaded.info.model_name}")
     path = arguments.output or loaded.folder / f"model{FORMATS[arguments.format]}"
+    if path.is_dir():
+        raise ValueError(f"--output {path} is a folder: name the file to write")
     difference = export_model(loaded.model, path, file_format=arguments.format, dynamic_size=arguments.dynamic_size)
     sizes = "any height and width" if arguments.dynamic_size else "x".join(map(str, loaded.model.patch_embed.img_size))
     print(f"wrote {path}: any batch, {sizes}; logits differ from the model's by at most {difference:.1e}")

@@ -98,7 +98,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print one row an import path, or with ``--export`` one an encoding, in Markdown."""
+    """Print one row an import path, or with ``--export`` one an encoding, in Markdown.
+
+    Raises:
+        ValueError: an unknown encoding, no blocks or patches, or ``--rpe`` without ``--export``.
+    """
+    from vit_rpe.encodings import encoding_class
+
+    if arguments.depth is not None and arguments.depth < 1:
+        raise ValueError(f"--depth must be at least 1, got {arguments.depth}")
+    if min(arguments.grid) < 1:
+        raise ValueError(f"--grid must be at least 1 1, got {arguments.grid[0]} {arguments.grid[1]}")
+    if arguments.rpe and not arguments.export:
+        raise ValueError("--rpe goes with --export: the other table compares architectures of timm")
+    for name in arguments.rpe or []:
+        encoding_class(name)
     if arguments.export:
         print_export_table(arguments.rpe, arguments.depth)
         return 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Integral
+
 from vit_rpe.suggest import unknown_name
 
 POOLS = ("", "avg", "avgmax", "max", "token", "map")
@@ -9,14 +11,22 @@ POOLS = ("", "avg", "avgmax", "max", "token", "map")
 
 def check_divides(img_size: int | tuple[int, int], patch_size: int | tuple[int, int], padded: bool = False) -> None:
     """Raise ValueError unless both sides of the image are whole patches (or ``padded`` to be)."""
-    image = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
-    patch = (patch_size, patch_size) if isinstance(patch_size, int) else tuple(patch_size)
-    if len(image) != 2 or len(patch) != 2 or any(p < 1 for p in patch) or any(s < 1 for s in image):
-        raise ValueError(f"img_size and patch_size must be positive pixels, got {img_size} and {patch_size}")
+    image, patch = _sides(img_size), _sides(patch_size)
+    if len(image) != 2 or len(patch) != 2 or any(side < 1 for side in (*image, *patch)):
+        raise ValueError(
+            "img_size and patch_size must be positive pixels, one number or height and width, "
+            f"got {img_size!r} and {patch_size!r}"
+        )
     if not padded and any(side % step != 0 for side, step in zip(image, patch, strict=True)):
         raise ValueError(
             f"image height and width must be divisible by the patch, got img_size={image} and patch_size={patch}"
         )
+
+
+def _sides(size: object) -> tuple[int, ...]:
+    """One side as both, two as they are, anything else as nothing."""
+    given = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
+    return given if all(isinstance(side, Integral) for side in given) else ()
 
 
 def check_pool(global_pool: str, class_token: bool) -> None:

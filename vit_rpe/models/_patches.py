@@ -19,8 +19,12 @@ class Patches(PatchEmbed):
         """Images (B, in_chans, H, W) to (B, H / patch, W / patch, C).
 
         Raises:
-            ValueError: another size than the native one, or sides that are not whole patches, where that is asked for.
+            ValueError: no images of that many channels, another size than the native one, or sides that are not whole
+                patches, where that is asked for.
         """
+        channels = self.proj.in_channels
+        if x.ndim != 4 or x.shape[1] != channels:
+            raise ValueError(f"the model takes images (B, {channels}, H, W), got shape {tuple(x.shape)}")
         height, width = x.shape[-2:]
         rows, columns = self.patch_size
         if self.strict_img_size and (height != self.img_size[0] or width != self.img_size[1]):

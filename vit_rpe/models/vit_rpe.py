@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from safetensors import SafetensorError
 from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
 
@@ -76,9 +77,16 @@ def _create(variant: str, pretrained: bool, source: Description | None = None, *
             feature_cfg={"out_indices": out_indices, "feature_cls": "getter"},
             **kwargs,
         )
+    except SafetensorError as error:
+        raise RuntimeError(f"cannot read the weights given for {variant}: {error}") from error
     except OSError as error:  # what the hub's client raises for a missing file and a missing connection alike
         if not pretrained:
             raise
+        file = (kwargs.get("pretrained_cfg_overlay") or {}).get("file")
+        if file is not None:
+            raise RuntimeError(
+                f"cannot read the weights given for {variant}: {str(error) or f'no file {file}'}"
+            ) from error
         raise RuntimeError(
             f"cannot get the weights of {variant}: they lie on the hub and there is no copy in the local cache; check "
             f"the connection, or give a file with pretrained_cfg_overlay={{'file': PATH}} ({error})"

@@ -112,7 +112,7 @@ def read_info(folder: Path) -> CheckpointInfo:
     """
     try:
         return CheckpointInfo(**json.loads((folder / "config.json").read_text()))
-    except (OSError, TypeError, json.JSONDecodeError) as error:
+    except (OSError, TypeError, ValueError) as error:
         raise ValueError(f"{folder / 'config.json'} does not describe a checkpoint: {error}") from error
 
 
@@ -141,16 +141,19 @@ def load_checkpoint(path: str | Path, *, img_size: int | tuple[int, int] | None 
     """
     folder = find_checkpoint(path)
     info = read_info(folder)
-    model = timm.create_model(info.model_name, **info.model_args)
+    try:
+        treatment = read_treatment(info.preprocessing)
+        model = timm.create_model(info.model_name, **info.model_args)
+    except TypeError as error:  # options that are missing, unknown or no options at all
+        raise ValueError(f"{folder / 'config.json'} does not describe a checkpoint: {error}") from error
     try:
         model.load_state_dict(read_weights(folder))
     except RuntimeError as error:
         raise ValueError(f"weights in {folder} do not fit {info.model_name}: {error}") from error
-    preprocessing = info.preprocessing
-    if img_size is not None and isinstance(read_treatment(preprocessing), TextTreatment):
-        raise ValueError(f"img_size={img_size}, but the model in {folder} takes text")
     if img_size is not None:
+        if isinstance(treatment, TextTreatment):
+            raise ValueError(f"img_size={img_size}, but the model in {folder} takes text")
         size = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
         model.set_input_size(img_size=size)  # type: ignore[operator]
-        preprocessing = {**preprocessing, "img_size": size}
-    return LoadedCheckpoint(model.eval(), info, read_treatment(preprocessing), folder)
+        treatment = read_treatment({**info.preprocessing, "img_size": size})
+    return LoadedCheckpoint(model.eval(), info, treatment, folder)

@@ -15,7 +15,15 @@ from timm.models import beit, eva, vision_transformer, vision_transformer_relpos
 from torch import nn
 
 from vit_rpe.encodings import Spec, parse_specs
-from vit_rpe.models.convert.parts import cannot_express, drop_rate, mlp_args, norm_args, require
+from vit_rpe.models.convert.parts import (
+    cannot_express,
+    drop_rate,
+    mlp_args,
+    name_of,
+    norm_args,
+    require,
+    require_foreign,
+)
 from vit_rpe.models.convert.positions import Layout, beit_position, eva_position, relpos_position
 
 BLOCKS: dict[type[nn.Module], tuple[type[nn.Module], ...]] = {
@@ -55,9 +63,13 @@ def describe(model: Any) -> Description:
     """Describe a timm model.
 
     Raises:
-        ValueError: the model, or a part of it, has no counterpart here; the message says which.
+        ValueError: no model, one of ours, or one that has no counterpart here, or a part without; the message says
+            which.
     """
-    name = getattr(model, "pretrained_cfg", {}).get("architecture") or type(model).__name__
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"expected a timm model or the name of one, got {model!r}")
+    name = name_of(model)
+    require_foreign(model)
     if type(model) not in BLOCKS:
         known = ", ".join(sorted(kind.__name__ for kind in BLOCKS))
         raise ValueError(f"{name} is a {type(model).__name__}: only plain {known} models of timm can be converted")

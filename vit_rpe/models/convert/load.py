@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from timm.layers import resample_patch_embed
 from torch import Tensor
 
+from vit_rpe.models.convert.complete import HEAD, require_all
 from vit_rpe.models.convert.describe import Description
 from vit_rpe.models.convert.placing import Grid, encodings_inside, place
 from vit_rpe.models.convert.positions import Layout
@@ -28,7 +29,7 @@ def checkpoint_filter(
 
     Raises:
         ValueError: another number of heads, a rotary file whose layout is unknown, a table or embedding whose grid is
-            neither stored nor given.
+            neither stored nor given, weights that do not fill the model.
     """
     state = unwrap(state_dict)
     foreign = is_foreign(state)
@@ -43,7 +44,9 @@ def checkpoint_filter(
     layout = source.layout if source is not None and foreign else Layout()
     trained_with = None if source is None or not foreign else source.trained_with
     weights = rename(state, heads, layout)
-    return fit_patches(place(weights, model, stored_grid(model, state), trained_with=trained_with), model)
+    placed = place(weights, model, stored_grid(model, state), trained_with=trained_with)
+    require_all(placed, model, except_for=HEAD)
+    return fit_patches(placed, model)
 
 
 def head_count(model: Any) -> int:

@@ -25,6 +25,20 @@ ACTS: dict[type[nn.Module], str] = {
 }
 
 
+def name_of(model: nn.Module) -> str:
+    """What timm calls a model, else the name of its class."""
+    return getattr(model, "pretrained_cfg", {}).get("architecture") or type(model).__name__
+
+
+def require_foreign(model: nn.Module) -> None:
+    """Raise ValueError for a model of this package, which needs no conversion."""
+    if type(model).__module__.partition(".")[0] == __name__.partition(".")[0]:
+        raise ValueError(
+            f"{name_of(model)} is a model of this package already: choose its encoding when it is created, "
+            "timm.create_model(NAME, rpe=...)"
+        )
+
+
 def cannot_express(name: str, part: str) -> ValueError:
     """The error for a model with a part that ours does not have."""
     return ValueError(f"{name} cannot be expressed as a vit_rpe model: it has {part}")

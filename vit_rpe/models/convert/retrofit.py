@@ -18,7 +18,7 @@ from vit_rpe.attention import KERNELS, attend
 from vit_rpe.encodings import Spec, create_position, encodings_of, resized_position
 from vit_rpe.geometry import TokenGrid
 from vit_rpe.models._position import mask_terms
-from vit_rpe.models.convert.parts import drop_rate, require
+from vit_rpe.models.convert.parts import drop_rate, name_of, require, require_foreign
 from vit_rpe.models.convert.start import start_at_zero
 from vit_rpe.suggest import unknown_name
 from vit_rpe.terms import combine
@@ -42,7 +42,10 @@ def add_rpe(model: nn.Module, rpe: Spec | Sequence[Spec], *, attn_impl: str = "a
     Raises:
         ValueError: another kind of model or attention, patch dropout, an unknown encoding or kernel.
     """
-    name = getattr(model, "pretrained_cfg", {}).get("architecture") or type(model).__name__
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"add_rpe is for timm's VisionTransformer, got {model!r}")
+    name = name_of(model)
+    require_foreign(model)
     if not isinstance(model, VisionTransformer):
         raise ValueError(
             f"add_rpe is for timm's VisionTransformer, got {name} of type {type(model).__name__}: "
@@ -58,7 +61,7 @@ def add_rpe(model: nn.Module, rpe: Spec | Sequence[Spec], *, attn_impl: str = "a
     require(drop_rate(getattr(model, "patch_drop", None)) == 0 and not _drops_patches(model), name, "patch dropout")
     where = GridInHand(TokenGrid(tuple(model.patch_embed.grid_size), num_prefix=model.num_prefix_tokens))
     reference = model.patch_embed.proj.weight
-    added = []
+    positions = []
     for index, block in enumerate(blocks):
         heads, width = block.attn.num_heads, block.attn.head_dim
         position = create_position(
@@ -73,9 +76,10 @@ def add_rpe(model: nn.Module, rpe: Spec | Sequence[Spec], *, attn_impl: str = "a
         )
         if position is None:
             raise ValueError(f"rpe={rpe!r} adds nothing")
-        added.extend(encodings_of(position))
+        positions.append(position)
+    start_at_zero(part for position in positions for part in encodings_of(position))
+    for block, position in zip(blocks, positions, strict=True):  # nothing is changed before all are built
         block.attn = PositionedAttention(block.attn, position, where, attn_impl).train(block.attn.training)
-    start_at_zero(added)
     model.patch_embed.register_forward_hook(where)
     undecayed = model.no_weight_decay()
     for path, module in model.named_modules():
