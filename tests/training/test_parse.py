@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import yaml
 
 from vit_rpe.training.parse import parse_config
 from vit_rpe.training.shipped import config_folder, find_config, list_configs
+from vit_rpe.training.yaml_text import dump_yaml, load_yaml
 
 
 def test_without_a_config_the_digits_run() -> None:
@@ -153,3 +155,21 @@ def test_shipped_configs_are_found_by_name_and_by_path() -> None:
     path = config_folder() / "digits" / "vit_nano_bias.yaml"
     for name in ("digits/vit_nano_bias", "configs/digits/vit_nano_bias.yaml", str(path)):
         assert find_config(name).samefile(path)
+
+
+@pytest.mark.parametrize("way", ["option", "key", "file"])
+def test_on_and_no_are_words_and_exponents_are_numbers(way: str, tmp_path: Path) -> None:
+    """YAML 1.1 reads the key ``on`` as True and ``1e-3`` as text: the first broke irpe's option of that name."""
+    file = tmp_path / "mine.yaml"
+    file.write_text("model:\n  rpe: {name: irpe, on: [q, v]}\n  args: {init_values: 1e-3}\n")
+    words = {
+        "option": ["--model.rpe", "{name: irpe, on: [q, v]}", "--model.args", "{init_values: 1e-3}"],
+        "key": ["--config=digits/vit_nano_none", "--model.rpe={name: irpe}", "--model.rpe.on=[q, v]", "--model.args.init_values=1e-3"],
+        "file": ["--config", str(file)],
+    }[way]
+    config = parse_config(words)
+    assert config.model.rpe == {"name": "irpe", "on": ["q", "v"]}
+    assert config.model.args["init_values"] == 1e-3
+    again = tmp_path / "again.yaml"
+    again.write_text(dump_yaml(asdict(config)["model"]))
+    assert load_yaml(again.read_text())["rpe"] == yaml.safe_load(again.read_text())["rpe"] == config.model.rpe

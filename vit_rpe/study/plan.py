@@ -10,10 +10,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from vit_rpe.suggest import closest
 from vit_rpe.training.shipped import find_config
+from vit_rpe.training.yaml_text import load_yaml
 
 Size = int | list[int] | None
 
@@ -99,7 +98,7 @@ def read_study(path: str | Path) -> StudyConfig:
         ValueError: no such file, an unknown key, a repeated label, or a baseline that is no variant.
     """
     file = find_config(str(path), study=True)
-    content = yaml.safe_load(file.read_text())
+    content = load_yaml(file.read_text())
     if not isinstance(content, dict):
         raise ValueError(f"{file} must hold keys and values, got a {type(content).__name__}")
     known = {item.name for item in fields(StudyConfig)}

@@ -7,10 +7,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import yaml
-
 from vit_rpe.study.plan import Cell, StudyConfig
 from vit_rpe.study.runner import cell_folder, finished_row
+from vit_rpe.training.yaml_text import load_yaml
 
 
 def run_on_slurm(
@@ -31,7 +30,7 @@ def run_on_slurm(
         import submitit
     except ImportError as error:
         raise ValueError("--launcher slurm needs the package submitit: pip install submitit") from error
-    options = yaml.safe_load(parameters)
+    options = load_yaml(parameters)
     if not isinstance(options, dict):
         raise ValueError(f"--slurm must be a YAML mapping, got {parameters!r}")
     waiting = [cell for cell in cells if finished_row(output, cell) is None]

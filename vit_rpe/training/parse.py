@@ -20,6 +20,7 @@ from vit_rpe.training.check import check_config
 from vit_rpe.training.config import RunConfig
 from vit_rpe.training.run_folder import default_output, find_run
 from vit_rpe.training.shipped import DEFAULT_CONFIG, find_config
+from vit_rpe.training.yaml_text import PARSER_MODE, load_yaml
 
 __all__ = ["config_from_dict", "parse_config"]
 
@@ -34,6 +35,7 @@ def _parser(prog: str) -> ArgumentParser:
         epilog=f"Without --config, {DEFAULT_CONFIG} runs. Values are YAML: --model.rpe '[bias, rope]'.",
         exit_on_error=False,
         allow_abbrev=False,
+        parser_mode=PARSER_MODE,
     )
     parser.add_argument("--config", action="config", help="A shipped config by name, or a YAML file.")
     parser.add_class_arguments(RunConfig, fail_untyped=True)
@@ -64,7 +66,7 @@ def _check_key(key: str, where: str, known: frozenset[str]) -> None:
 
 def _check_file(path: Path, known: frozenset[str]) -> None:
     try:
-        content = yaml.safe_load(path.read_text())
+        content = load_yaml(path.read_text())
     except yaml.YAMLError as error:
         raise ValueError(f"{path} is not valid YAML: {error}") from error
     if content is not None and not isinstance(content, dict):

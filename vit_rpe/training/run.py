@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 
@@ -28,6 +27,7 @@ from vit_rpe.training.session import Session, build_session, seed_everything
 from vit_rpe.training.state import restore
 from vit_rpe.training.text_samples import written_samples
 from vit_rpe.training.trackers import check_trackers, start_trackers
+from vit_rpe.training.yaml_text import dump_yaml
 
 __all__ = ["RunResult", "train"]
 
@@ -103,7 +103,7 @@ def _open_folder(folder: Path, config: RunConfig) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         plain = {**asdict(config), "resume": None, "overwrite": False}
-        write_text(folder / "config.yaml", yaml.safe_dump(_listed(plain), sort_keys=False))
+        write_text(folder / "config.yaml", dump_yaml(_listed(plain)))
         write_versions(folder)
     except OSError as error:
         raise RuntimeError(f"cannot write the run folder {folder}: {error}") from error
