@@ -164,10 +164,10 @@ def test_on_and_no_are_words_and_exponents_are_numbers(way: str, tmp_path: Path)
     file.write_text("model:\n  rpe: {name: irpe, on: [q, v]}\n  args: {init_values: 1e-3}\n")
     words = {
         "option": ["--model.rpe", "{name: irpe, on: [q, v]}", "--model.args", "{init_values: 1e-3}"],
-        "key": ["--config=digits/vit_nano_none", "--model.rpe={name: irpe}", "--model.rpe.on=[q, v]", "--model.args.init_values=1e-3"],
+        "key": ["--model.rpe={name: irpe}", "--model.rpe.on=[q, v]", "--model.args.init_values=1e-3"],
         "file": ["--config", str(file)],
     }[way]
-    config = parse_config(words)
+    config = parse_config(words if way == "file" else ["--config", "digits/vit_nano_none", *words])
     assert config.model.rpe == {"name": "irpe", "on": ["q", "v"]}
     assert config.model.args["init_values"] == 1e-3
     again = tmp_path / "again.yaml"
