@@ -73,7 +73,8 @@ def describe(model: Any) -> Description:
     if type(model) not in BLOCKS:
         known = ", ".join(sorted(kind.__name__ for kind in BLOCKS))
         raise ValueError(f"{name} is a {type(model).__name__}: only plain {known} models of timm can be converted")
-    for block in model.blocks:
+    blocks: Any = model.blocks
+    for block in blocks:
         require(type(block) in BLOCKS[type(model)], name, f"blocks of type {type(block).__name__}")
     args = {**_stem(model, name), **_blocks(model, name), **_head(model, name)}
     if isinstance(model, vision_transformer_relpos.VisionTransformerRelPos):
