@@ -26,12 +26,13 @@ FAMILIES = (
     "vit_rpe_timm_small_plus_patch16_dinov3",
 )
 SAMPLE = (*OWN, *FAMILIES)
-
-
-@pytest.mark.parametrize(
+every_name = pytest.mark.parametrize(
     "name",
     [name if name in SAMPLE else pytest.param(name, marks=pytest.mark.exhaustive) for name in NAMES],
 )
+
+
+@every_name
 def test_every_name_can_be_created(name: str) -> None:
     with torch.device("meta"):
         model = timm.create_model(name)
@@ -66,7 +67,7 @@ def test_tags_keep_the_file_normalisation_and_crop_of_timm() -> None:
             assert getattr(mine, key) == getattr(original, key)
 
 
-@pytest.mark.parametrize("name", SAMPLE)
+@every_name
 def test_forward_backward_and_every_gradient(name: str) -> None:
     model = randomize(tiny(name)).train()
     x = images()
@@ -79,7 +80,7 @@ def test_forward_backward_and_every_gradient(name: str) -> None:
     assert model(x).shape == (3, 5)
 
 
-@pytest.mark.parametrize("name", SAMPLE)
+@every_name
 def test_heads_and_features(name: str) -> None:
     model = randomize(tiny(name))
     x = images()
@@ -94,7 +95,7 @@ def test_heads_and_features(name: str) -> None:
     assert model.num_features == model.head_hidden_size == 24
 
 
-@pytest.mark.parametrize("name", SAMPLE)
+@every_name
 def test_intermediates(name: str) -> None:
     model = randomize(tiny(name, depth=3))
     x = images()
@@ -119,14 +120,14 @@ def test_intermediates(name: str) -> None:
     torch.testing.assert_close(model.forward_intermediates(x, [1], intermediates_only=True)[0], maps[1])
 
 
-@pytest.mark.parametrize("name", SAMPLE)
+@every_name
 def test_features_only(name: str) -> None:
     model = tiny(name, features_only=True, out_indices=(0, 1)).eval()
     assert model.feature_info.channels() == [24, 24]
     assert [tuple(each.shape) for each in model(images())] == [(3, 24, 4, 6)] * 2
 
 
-@pytest.mark.parametrize("name", SAMPLE)
+@every_name
 def test_another_input_size(name: str) -> None:
     model = randomize(tiny(name))
     model.set_input_size((10, 6))
@@ -140,7 +141,7 @@ def test_another_input_size(name: str) -> None:
     assert model(images((16, 12))).shape == (3, 5)
 
 
-@pytest.mark.parametrize("name", SAMPLE)
+@every_name
 def test_gradient_checkpointing_changes_nothing(name: str) -> None:
     model = randomize(tiny(name)).train()
     x = images()
@@ -153,7 +154,7 @@ def test_gradient_checkpointing_changes_nothing(name: str) -> None:
         torch.testing.assert_close(parameter.grad, plain[key])
 
 
-@pytest.mark.parametrize("name", SAMPLE)
+@every_name
 def test_fx_graph_forward_and_backward(name: str) -> None:
     model = randomize(tiny(name, dynamic_img_size=False))
     x = images()
@@ -165,7 +166,7 @@ def test_fx_graph_forward_and_backward(name: str) -> None:
     assert all(parameter.grad is not None for parameter in taps.parameters())
 
 
-@pytest.mark.parametrize("name", SAMPLE)
+@every_name
 def test_device_and_dtype(name: str) -> None:
     model = tiny(name, dtype=torch.bfloat16).eval()
     assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
