@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from torch import Tensor
@@ -212,3 +214,12 @@ def test_a_batch_of_one_and_one_head_table_broadcast() -> None:
     one = attend(q, k, v, PositionTerms(bias=shared), scale=SCALE)
     many = attend(q, k, v, PositionTerms(bias=shared.expand(BATCH, HEADS, -1, -1).contiguous()), scale=SCALE)
     torch.testing.assert_close(one, many)
+
+
+@pytest.mark.parametrize("shape", [(BATCH, 4, 7), (BATCH, 1, 9, 4), (1, 9, 4), (5, 9, 7), (9, 7), (7,)])
+def test_a_mask_of_another_shape_is_named(shape: tuple[int, ...]) -> None:
+    q, k = torch.randn(BATCH, HEADS, 9, 4), torch.randn(BATCH, HEADS, 7, 4)
+    visible = torch.ones(shape, dtype=torch.bool)
+    for call in (partial(attend, q, k, k), partial(attention_weights, q, k)):
+        with pytest.raises(ValueError, match=r"visible must be .*9, 7\)"):
+            call(PositionTerms(), scale=SCALE, visible=visible)

@@ -48,7 +48,7 @@ def attention_weights(
     Returns:
         (B, H, Nq, Nk), rows sum to 1, or to 0 where no key is visible.
     """
-    return _weights(q, k, terms, Options(scale * terms.scale, all_visible(q, terms, visible), 0.0, logit_clip))
+    return _weights(q, k, terms, Options(scale * terms.scale, all_visible(q, k, terms, visible), 0.0, logit_clip))
 
 
 def query_logits(q: Tensor, part: RelativeVectors, index: Tensor) -> Tensor:
@@ -99,11 +99,20 @@ def _per_head(index: Tensor) -> Tensor:
     return index[:, None] if index.ndim == 3 else index
 
 
-def all_visible(q: Tensor, terms: PositionTerms, visible: Tensor | None) -> Tensor | None:
+def all_visible(q: Tensor, k: Tensor, terms: PositionTerms, visible: Tensor | None) -> Tensor | None:
     """The terms' visibility and the caller's mask together, with at most four axes; None where all is visible."""
-    if visible is not None:
-        visible = as_batch_head(visible, q.shape[0], q.shape[1])
-    return intersect(terms.visible, visible)
+    return intersect(terms.visible, None if visible is None else callers_mask(q, k, visible))
+
+
+def callers_mask(q: Tensor, k: Tensor, visible: Tensor) -> Tensor:
+    """The caller's mask with four axes, each of them 1 or that of the logits.
+
+    Raises:
+        ValueError: another dtype or shape. A mask with one row for all queries, such as key padding, is welcome.
+    """
+    rows, columns = visible.shape[-2:] if visible.ndim > 1 else (None, None)
+    queries, keys = 1 if rows == 1 else q.shape[2], 1 if columns == 1 else k.shape[2]
+    return as_batch_head(visible, q.shape[0], q.shape[1], queries=queries, keys=keys)
 
 
 def _weights(q: Tensor, k: Tensor, terms: PositionTerms, options: Options) -> Tensor:

@@ -11,12 +11,11 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from vit_rpe.attention.definition import Options, all_visible, eager
+from vit_rpe.attention.definition import Options, all_visible, callers_mask, eager
 from vit_rpe.attention.fold import fold, fold_refuses
 from vit_rpe.attention.sdpa import sdpa, sdpa_refuses
 from vit_rpe.attention.windows import each_window, in_windows, pays, plan_built_windows, windows_refuse
 from vit_rpe.geometry import TokenGrid
-from vit_rpe.masks import as_batch_head
 from vit_rpe.sections import window_grid
 from vit_rpe.suggest import unknown_name
 from vit_rpe.terms import PositionTerms
@@ -58,7 +57,7 @@ def attend(
     Raises:
         ValueError: an unknown kernel, one that cannot express these terms, or a mask of another shape.
     """
-    options = Options(scale * terms.scale, all_visible(q, terms, visible), dropout_p, logit_clip)
+    options = Options(scale * terms.scale, all_visible(q, k, terms, visible), dropout_p, logit_clip)
     if impl == "auto":
         impl = choose(q, k, terms, options)
     elif impl not in KERNELS:
@@ -91,7 +90,7 @@ def attend_by_window(
         (B, H, Nq, Dv).
     """
     if visible is not None:
-        visible = as_batch_head(visible, q.shape[0], q.shape[1])
+        visible = callers_mask(q, k, visible)
 
     def run(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, visible: Tensor | None) -> Tensor:
         return attend(q, k, v, terms, scale=scale, visible=visible, dropout_p=dropout_p)
