@@ -11,6 +11,7 @@ import time
 import pytest
 
 from vit_rpe.cli import main
+from vit_rpe.study.cell import run_cell
 from vit_rpe.study.plan import cells_of, read_study
 from vit_rpe.study.runner import ERROR, cell_folder, finished_row, run_study
 
@@ -86,6 +87,13 @@ def test_a_failing_cell_does_not_stop_the_rest(tmp_path, capsys):
     failed, good = cells_of(read_study(file), ["none-f0.2-seed0", "bias-f0.2-seed0"])
     assert "head_dim must be divisible by 4" in (cell_folder(output, failed) / ERROR).read_text()
     assert finished_row(output, good)["label"] == "bias"
+
+
+def test_a_size_that_does_not_fit_is_told_before_the_training(tmp_path):
+    study = read_study(_study(tmp_path, TEXT.replace("eval_sizes: [8, 12]", "eval_sizes: [8, 14]")))
+    with pytest.raises(ValueError, match="divisible by the patch, got img_size=.14, 14."):
+        run_cell(study, cells_of(study)[0], tmp_path / "cell")
+    assert not (tmp_path / "cell").exists()
 
 
 def test_progress_counts_finished_cells(tmp_path):

@@ -42,13 +42,11 @@ def forget_processes() -> None:
 
 
 @pytest.fixture
-def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RunResult]:
+def tiny(tmp_path: Path) -> Callable[..., RunResult]:
     """Train a tiny model: ``tiny("name", "--train.epochs=2")`` fills ``tmp_path / name``, all but the pictures."""
 
-    def run(name: str, *words: str, pictures: bool = False) -> RunResult:
-        if not pictures:
-            monkeypatch.setattr("vit_rpe.training.run.draw_pictures", lambda session, result: [])
-        return train(parse_config([*TINY, f"--output={tmp_path / name}", *words]))
+    def run(name: str, *words: str) -> RunResult:
+        return train(parse_config([*TINY, "--pictures=false", f"--output={tmp_path / name}", *words]))
 
     return run
 

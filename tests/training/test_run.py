@@ -17,7 +17,7 @@ from vit_rpe.training.run_folder import read_metrics
 
 
 def test_the_run_folder(tiny, tmp_path: Path, capsys) -> None:
-    result = tiny("run", "--train.epochs=2", pictures=True)
+    result = tiny("run", "--train.epochs=2", "--pictures=true")
     folder = tmp_path / "run"
     names = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
     pictures = {

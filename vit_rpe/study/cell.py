@@ -9,6 +9,7 @@ import json
 import resource
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import torch
 from vit_rpe.study.plan import Cell, StudyConfig, cells_of, read_study
 from vit_rpe.training.files import write_text
 from vit_rpe.training.generalise import accuracy_by_shift, accuracy_by_size
+from vit_rpe.training.model import plan_model
 from vit_rpe.training.parse import parse_config
 from vit_rpe.training.run import train
 from vit_rpe.training.run_folder import read_metrics
@@ -38,6 +40,8 @@ def run_cell(study: StudyConfig, cell: Cell, folder: Path) -> dict[str, Any]:
     """
     started = time.perf_counter()
     config = parse_config(cell.words(study, folder), prog="study")
+    for size in study.eval_sizes:  # a size that does not fit is told now and not after the training
+        plan_model(replace(config.model, img_size=size), replace(config.data, img_size=None))
     evaluation = train(config).evaluation
     seconds = time.perf_counter() - started
     metrics = read_metrics(folder)

@@ -86,6 +86,7 @@ class Cell:
             f"--data.fraction={self.fraction}",
             f"--output={folder}",
             "--resume=auto",
+            "--pictures=false",
         ]
         words += [f"--model.args.{key}={_yaml(value)}" for key, value in self.variant.args.items()]
         return words + ([f"--model.img_size={_yaml(self.img_size)}"] if self.img_size is not None else [])

@@ -128,6 +128,7 @@ class RunConfig:
         output: The run folder; null makes one under runs/, named after the config and the time.
         resume: Auto (go on from the run folder's last/ if there is one) or a run folder or checkpoint.
         overwrite: Let a new run replace the one that the run folder holds.
+        pictures: Draw curves, attention, learned biases and confusion at the end.
         trackers: Experiment trackers by name: tensorboard, wandb, trackio.
     """
 
@@ -137,4 +138,5 @@ class RunConfig:
     output: str | None = None
     resume: str | None = None
     overwrite: bool = False
+    pictures: bool = True
     trackers: list[str] = field(default_factory=list)

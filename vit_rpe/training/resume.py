@@ -12,7 +12,7 @@ from vit_rpe.training.state import find_state, read_state
 
 __all__ = ["changes", "check_epochs", "find_resumed"]
 
-_FREE = ("output", "resume", "overwrite", "trackers", "train.epochs", "train.device", "train.log_every",
+_FREE = ("output", "resume", "overwrite", "pictures", "trackers", "train.epochs", "train.device", "train.log_every",
          "train.keep", "train.checkpoint_every_steps", "data.num_workers", "data.path")  # fmt: skip
 
 

@@ -164,7 +164,8 @@ def _announce_resumed(session: Session, state: dict[str, Any], stretched: str | 
 def _finish(session: Session, result: Evaluation, display: Display) -> None:
     counters, folder = session.counters, session.folder
     if session.accelerator.is_main_process:
-        for text in [*draw_pictures(session, result), *written_samples(session)]:
+        notes = draw_pictures(session, result) if session.config.pictures else []
+        for text in [*notes, *written_samples(session)]:
             display.say(text)
     bad = session.bundle.bad_images.summary()
     if bad:
@@ -175,6 +176,7 @@ def _finish(session: Session, result: Evaluation, display: Display) -> None:
             f"best epoch    {counters.best_epoch}, {session.task.words(counters.best_score)}, in {folder / 'best'} "
             f"(chosen on the test {session.task.unit} themselves)"
         )
-    display.say(f"pictures      {folder / 'pictures'}")
+    if session.config.pictures:
+        display.say(f"pictures      {folder / 'pictures'}")
     display.say(f"evaluate      vit-rpe evaluate --checkpoint {folder / 'last'}")
     display.say(session.task.words(session.task.score(result)))
