@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,11 @@ def browser() -> Any:
         yield found
 
 
-def written(folder: Path, rpe: Any, **options: Any) -> tuple[Path, Recording]:
+def written(folder: Path, rpe: Any, *, bits: int | None = None, **options: Any) -> tuple[Path, Recording]:
     model, x = vision_model(rpe, **options), images()
     with torch.no_grad(), record(model) as seen:
         model(x)
-    page = explorer_page(seen, torch.rand(2, 1, HEIGHT, WIDTH), names=["<script>", "b"], title="<b>")
+    page = explorer_page(seen, torch.rand(2, 1, HEIGHT, WIDTH), names=["<script>", "b"], title="<b>", bits=bits)
     path = folder / "explorer.html"
     path.write_text(page, encoding="utf-8")
     return path, seen
@@ -80,6 +81,23 @@ def test_masks_and_clips(browser: Any, tmp_path: Path, options: dict[str, Any]) 
         for mode, maps in (("attention", seen.attention), ("content", seen.content)):
             for query in (1, 12):
                 np.testing.assert_allclose(rows_of(page, 1, mode, query), maps(1, query=query)[0], rtol=0.01, atol=2e-4)
+
+
+@pytest.mark.parametrize(("rpe", "bits"), [("bias", 6), ("rope_mixed", 7), ("shaw", 8), ("bias", 16)])
+def test_the_page_says_how_much_rounding_changes(browser: Any, tmp_path: Path, rpe: str, bits: int) -> None:
+    path, seen = written(tmp_path, rpe, bits=bits)
+    with opened(browser, path) as page:
+        told = page.locator("#rounding").text_content()
+        assert f"rounded to {bits} bits" in told
+        most = float(re.search(r"more than ([\d.e-]+) percentage points", told)[1]) / 100
+        largest = 0.0
+        for layer in range(DEPTH):
+            for mode, maps in (("attention", seen.attention), ("content", seen.content)):
+                for query in range(PREFIX + 15):
+                    away = np.abs(rows_of(page, layer, mode, query) - maps(layer, query=query)[0].numpy())
+                    largest = max(largest, float(away.max()))
+        assert largest <= most
+        assert most < 0.002 or bits < 16  # and the claim is not an idle one
 
 
 def canvas_pixels(page: Any, selector: str) -> np.ndarray:

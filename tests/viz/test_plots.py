@@ -86,6 +86,14 @@ def test_the_dots_of_heads_can_be_told_apart() -> None:
     assert bar.get_ylim() == (0, HEADS - 1)
 
 
+def test_one_layer_has_one_tick() -> None:
+    figure = viz.plot_distance(recorded()[0], layers=[1])
+    drawn(figure)
+    panel = figure.axes[0]
+    low, high = panel.get_xlim()
+    assert [tick for tick in panel.get_xticks() if low <= tick <= high] == [1]
+
+
 def test_every_picture_of_images() -> None:
     seen, pixels = recorded("lookhere")
     names = ["a $ b", "x" * 60]

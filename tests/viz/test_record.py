@@ -239,6 +239,7 @@ def test_selection_of_head_and_query() -> None:
         ({"layer": DEPTH}, "layer 4 does not exist: the recording has 4 layers"),
         ({"layer": 0, "head": HEADS}, "head 3 does not exist: the layer has 3 heads"),
         ({"layer": 0, "query": (3, 0)}, "query 3,0 is outside the grid of 3 x 5 tokens"),
+        ({"layer": 0, "query": (1,)}, "query 1 must name 2 numbers, one per axis of 3 x 5 tokens"),
         ({"layer": 0, "query": NUM_TOKENS}, "query 20 is outside the sequence of 20 tokens"),
         ({"layer": 0, "query": "centre"}, "query 'centre' names no single token"),
     ],

@@ -21,7 +21,8 @@ from torch import Tensor
 
 from vit_rpe.viz._canvas import ATTENTION, SIGNED
 from vit_rpe.viz.packing import ALPHABET, Packer
-from vit_rpe.viz.payload import pack_image, pack_terms
+from vit_rpe.viz.payload import Rounded, pack_terms, pack_tokens, round_tokens, rounded_terms
+from vit_rpe.viz.pieces import Pieces
 from vit_rpe.viz.plot_overlay import as_picture, image_grid
 from vit_rpe.viz.record import Recording
 
@@ -63,11 +64,16 @@ def explorer_page(
     terms = [pack_terms(common, seen, layer) for layer in range(len(seen))]
     packers = [Packer() for _ in names]
     tokens: list[list[Any]] = [[] for _ in names]
+    kept, error = bits or 16, 0.0
     for layer in range(len(seen)):
         pieces, mean = seen.pieces(layer), seen.pieces(layer, mean="image")
         kept = bits or (16 if 2 * pieces.q.numel() * len(seen) <= FINE_NUMBERS else 8)
+        q, k = (round_tokens(x, m[:, :, 0], kept) for x, m in ((pieces.q, mean.q), (pieces.k, mean.k)))
+        error = max(error, _largest_error(pieces, q, k))
         for image, packer in enumerate(packers):
-            tokens[image].append(pack_image(packer, pieces, mean, image, bits=kept))
+            tokens[image].append(
+                {"q": pack_tokens(packer, q, image, bits=kept), "k": pack_tokens(packer, k, image, bits=kept)}
+            )
     data = {
         "alphabet": ALPHABET,
         "captions": list(captions) if captions is not None else [""] * len(names),
@@ -76,6 +82,7 @@ def explorer_page(
         "classToken": seen.has_class_token,
         "images": [_data_url(as_picture(picture)) for picture in pixels],
         "names": list(names),
+        "rounding": {"bits": kept, "error": error},
         "terms": terms,
         "tokens": tokens,
     }
@@ -88,6 +95,14 @@ def explorer_page(
         blocks="\n".join(blocks),
         scripts="\n".join(_page_file(name) for name in SCRIPTS),
     )
+
+
+def _largest_error(pieces: Pieces, q: Rounded, k: Rounded) -> float:
+    """By how much any weight, of attention or of content, differs where all numbers are the rounded ones."""
+    dtype = pieces.q.dtype
+    rounded = pieces._replace(q=q.values().to(dtype), k=k.values().to(dtype), terms=rounded_terms(pieces.terms))
+    pairs = ((pieces.attention(), rounded.attention()), (pieces.content(), rounded.content()))
+    return max(float((exact - found).abs().max()) for exact, found in pairs)
 
 
 def _page_file(name: str) -> str:

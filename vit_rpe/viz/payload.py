@@ -9,7 +9,7 @@ Legend: B images, H heads, N tokens with prefix, P prefix tokens, D head width, 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from vit_rpe.geometry import TokenGrid, offsets
 from vit_rpe.masks import intersect
-from vit_rpe.terms import RelativeVectors, dense_bias, dense_index
+from vit_rpe.terms import PositionTerms, RelativeVectors, dense_bias, dense_index
 from vit_rpe.viz.maps import by_offset
 from vit_rpe.viz.packing import Description, Packer
 from vit_rpe.viz.pieces import Pieces
@@ -50,32 +50,70 @@ def pack_terms(packer: Packer, seen: Recording, layer: int) -> dict[str, Any]:
     }
 
 
-def pack_image(packer: Packer, pieces: Pieces, mean: Pieces, image: int, *, bits: int) -> dict[str, Any]:
-    """q and k of one image in one layer.
+class Rounded(NamedTuple):
+    """Tokens as their mean plus whole numbers times a step per head and token.
+
+    Attributes:
+        mean: (B, H, D) float32.
+        whole: (B, H, N, D) float64, whole numbers.
+        steps: (B, H, N) float64, whole numbers 1..65535, times ``unit`` (B,).
+    """
+
+    mean: Tensor
+    whole: Tensor
+    steps: Tensor
+    unit: Tensor
+
+    def values(self) -> Tensor:
+        """The numbers that come back, (B, H, N, D) float32."""
+        return (self.mean[:, :, None] + self.whole * (self.steps * self.unit[:, None, None])[..., None]).float()
+
+
+def round_tokens(tokens: Tensor, mean: Tensor, bits: int) -> Rounded:
+    """Round q or k of all images.
 
     Args:
-        mean: the pieces where every token carries the image's mean content.
+        tokens: (B, H, N, D).
+        mean: (B, H, D), what the tokens scatter around.
         bits: 2 to 16 per number.
     """
-    return {
-        "q": _pack_tokens(packer, pieces.q[image], mean.q[image, :, 0], bits),
-        "k": _pack_tokens(packer, pieces.k[image], mean.k[image, :, 0], bits),
-    }
-
-
-def _pack_tokens(packer: Packer, tokens: Tensor, mean: Tensor, bits: int) -> dict[str, Description]:
-    """(H, N, D) as the mean (H, D) plus whole numbers times a scale per head and token."""
-    rest = (tokens - mean[:, None]).double().cpu().numpy()
+    mean = mean.float()
+    rest = tokens.double() - mean[:, :, None]
     top = 2 ** (bits - 1) - 1
-    peak = np.abs(rest).max(axis=-1)
-    unit = max(float(peak.max()), 1e-30) / (65535 * top)
-    steps = np.ceil(peak / (top * unit)).clip(1, 65535)
-    whole = np.rint(rest / (steps * unit)[..., None]).clip(-top, top)
+    peak = rest.abs().amax(dim=-1)
+    unit = peak.amax(dim=(1, 2)).clamp_min(1e-30) / (65535 * top)
+    steps = (peak / (top * unit[:, None, None])).ceil().clamp(1, 65535)
+    whole = (rest / (steps * unit[:, None, None])[..., None]).round().clamp(-top, top)
+    return Rounded(mean, whole, steps, unit)
+
+
+def pack_tokens(packer: Packer, rounded: Rounded, image: int, *, bits: int) -> dict[str, Description]:
+    """The rounded tokens of one image."""
+    mean, whole, steps = (part[image].cpu().numpy() for part in rounded[:3])
     return {
-        "mean": packer.add(mean.float().cpu().numpy()),
+        "mean": packer.add(mean),
         "values": packer.add(whole.astype(np.int8 if bits <= 8 else np.int16)),
-        "steps": {**packer.add(steps.astype(np.uint16)), "scale": unit},
+        "steps": {**packer.add(steps.astype(np.uint16)), "scale": float(rounded.unit[image])},
     }
+
+
+def rounded_terms(terms: PositionTerms) -> PositionTerms:
+    """The terms as they come back from the page, whose tables have 16 bits."""
+    bias = dense_bias(terms)
+    return terms._replace(
+        bias=None if bias is None else _through_16_bits(bias),
+        axis_bias=(),
+        offset_bias=(),
+        prefix_bias=None,
+        on_query=tuple(part._replace(table=_through_16_bits(part.table)) for part in terms.on_query),
+        on_key=tuple(part._replace(table=_through_16_bits(part.table)) for part in terms.on_key),
+    )
+
+
+def _through_16_bits(values: Tensor) -> Tensor:
+    """What :meth:`Packer.add_rounded` keeps of finite values."""
+    step = values.abs().max().double().clamp_min(1e-30) / 32766
+    return ((values / step).round() * step).to(values.dtype)
 
 
 def _pack_rotation(packer: Packer, pieces: Pieces, grid: TokenGrid) -> dict[str, Any] | None:

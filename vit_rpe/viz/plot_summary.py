@@ -50,6 +50,7 @@ def plot_distance(seen: Recording, *, layers: Sequence[int] | None = None) -> Fi
         heads = range(len(distance))
         panel.scatter([place] * len(distance), distance, s=22, alpha=0.75, c=heads, cmap=HEADS, vmin=0, vmax=last)
     panel.plot(places, [float(distance.mean()) for distance in found], color="0.4", linewidth=1, label="mean of heads")
+    panel.set_xlim(min(places) - 0.5, max(places) + 0.5)
     whole_numbers(panel.xaxis)
     panel.set_xlabel("layer")
     panel.set_ylabel("mean attention distance (tokens)")

@@ -43,7 +43,10 @@ def query_token(query: int | tuple[int, ...] | str, grid: TokenGrid, *, has_clas
         if not 0 <= query < grid.num_tokens:
             raise ValueError(f"query {query} is outside the sequence of {grid.num_tokens} tokens")
         return query
-    if len(query) != grid.ndim or any(not 0 <= at < size for at, size in zip(query, grid.size, strict=False)):
+    if len(query) != grid.ndim:
+        given = ",".join(map(str, query))
+        raise ValueError(f"query {given} must name {grid.ndim} numbers, one per axis of {_size_text(grid)} tokens")
+    if any(not 0 <= at < size for at, size in zip(query, grid.size, strict=True)):
         raise ValueError(f"query {','.join(map(str, query))} is outside the grid of {_size_text(grid)} tokens")
     token = 0
     for at, size in zip(query, grid.size, strict=True):

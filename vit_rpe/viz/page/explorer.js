@@ -100,6 +100,12 @@ function describe(values, row) {
   find("status").textContent = `${words}, layer ${state.layer}, ${head}, ${queryName()}: ${most}${rest}${state.held ? " (held)" : ""}`;
 }
 
+function describeRounding({ bits, error }) {
+  const most = 100 * error + 0.001, unit = 10 ** (Math.floor(Math.log10(most)) - 1); // float32 has its own rounding
+  find("rounding").textContent = `To keep this file small, queries and keys are rounded to ${bits} bits: ` +
+    `no weight differs from the model's by more than ${(Math.ceil(most / unit) * unit).toPrecision(2)} percentage points.`;
+}
+
 function option(value, text) {
   return Object.assign(document.createElement("option"), { value, textContent: text });
 }
@@ -264,6 +270,7 @@ async function open() {
   find("query-class").hidden = !data.classToken;
   drawScale(find("attention-scale"), data.colours.attention);
   drawScale(find("bias-scale"), data.colours.signed);
+  describeRounding(data.rounding);
   makeOverview();
   listen();
   await showImage(0);
