@@ -277,7 +277,7 @@ def check_choice(name: str, value: object, choices: tuple[Any, ...]) -> None:
 
 def at_least_float32(values: Tensor) -> Tensor:
     """Low precision up to float32; float32 and float64 as they are."""
-    return values.to(torch.promote_types(values.dtype, torch.float32))
+    return values if values.dtype == torch.float32 else values.to(torch.promote_types(values.dtype, torch.float32))
 
 
 def _warn_of_missing(module: PositionEncoding, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:

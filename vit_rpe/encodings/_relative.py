@@ -43,6 +43,10 @@ def distinct_offsets(
     """
     low, count = offset_range(q, k, axis)
     high = low + count - 1
+    neighbours = are_constants(low, count) and q.steps[axis] == k.steps[axis] == 1
+    if neighbours and (limit is None or (-limit <= low and high <= limit)):
+        rising = torch.arange(count, device=device)
+        return rising + low, rising.unfold(0, k.size[axis], 1).flip(1)
     delta = axis_offsets(q, k, axis, device)
     if limit is not None:  # sym_min and sym_max take the symbolic sizes of an export too
         low = torch.sym_max(-limit, torch.sym_min(limit, low))  # type: ignore[assignment]
@@ -55,7 +59,8 @@ def project(values: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
     """Linear layer in at least float32, autocast or not: positions are never rounded to low precision."""
     dtype = torch.promote_types(weight.dtype, torch.float32)
     kind = values.device.type
-    with nullcontext() if kind == "meta" else torch.autocast(kind, enabled=False):  # meta has no autocast
+    rounds = kind != "meta" and torch.is_autocast_enabled(kind)  # meta has no autocast
+    with torch.autocast(kind, enabled=False) if rounds else nullcontext():
         return F.linear(values.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype))
 
 

@@ -17,13 +17,13 @@ from __future__ import annotations
 import math
 
 import torch
-from einops import rearrange
 from torch import Tensor, nn
 
 from vit_rpe.encodings._base import Card, PositionEncoding, at_least_float32, check_choice, register
 from vit_rpe.encodings._relative import distinct_offsets, project
-from vit_rpe.geometry import Device, TokenGrid
+from vit_rpe.geometry import Device, TokenGrid, are_constants
 from vit_rpe.terms import PositionTerms, RelativeVectors
+from vit_rpe.toeplitz import offset_range
 
 DIRECTIONS = ("c2p", "p2c")
 
@@ -95,6 +95,9 @@ class Deberta(PositionEncoding):
         self.span = span
         self.max_distance = max_distance
         self.softmax_factor = 1 / math.sqrt(1 + len(directions))
+        self.farthest = span if max_distance is None else max_distance
+        reachable = torch.arange(-self.farthest, self.farthest + 1, device="cpu")
+        self.row_of_offset: list[int] = self.rows(reachable).tolist()
         self.embed = nn.Parameter(torch.empty(grid.ndim * 2 * span, width))
         self.key_proj = nn.Linear(width, width, bias=False) if "c2p" in directions else None
         self.query_proj = nn.Linear(width, width) if "p2c" in directions else None
@@ -117,11 +120,10 @@ class Deberta(PositionEncoding):
 
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
         embed = at_least_float32(self.embed)
-        limit = self.span if self.max_distance is None else self.max_distance
         rows, index = [], []
         for axis in range(q.ndim):
-            offsets, own = distinct_offsets(q, k, axis, embed.device, limit=limit)
-            rows.append(self.rows(offsets) + axis * 2 * self.span)
+            offsets, own = distinct_offsets(q, k, axis, embed.device, limit=self.farthest)
+            rows.append(self._rows_between(q, k, axis, offsets))
             index.append(own)
         used = embed.index_select(0, torch.cat(rows))  # the axes go through a projection together
         counts = [own.shape[0] for own in rows]
@@ -134,5 +136,14 @@ class Deberta(PositionEncoding):
             on_key = [RelativeVectors(*part, axis) for axis, part in enumerate(zip(tables, index, strict=True))]
         return PositionTerms(on_query=tuple(on_query), on_key=tuple(on_key), scale=self.softmax_factor, grids=(q, k))
 
+    def _rows_between(self, q: TokenGrid, k: TokenGrid, axis: int, offsets: Tensor) -> Tensor:
+        """:meth:`rows` of the offsets that occur along an axis, in its part of ``embed``: read off where it can be."""
+        first, (low, count) = axis * 2 * self.span, offset_range(q, k, axis)
+        if not are_constants(low, count) or low < -self.farthest or low + count - 1 > self.farthest:
+            return self.rows(offsets) + first
+        start = low + self.farthest
+        return torch.tensor([first + row for row in self.row_of_offset[start : start + count]], device=offsets.device)
+
     def _per_head(self, vectors: Tensor) -> Tensor:
-        return rearrange(vectors, "r (h d) -> h r d", h=self.num_heads)
+        """(R, H D) -> (H, R, D)."""
+        return vectors.unflatten(1, (self.num_heads, self.head_dim)).transpose(0, 1)

@@ -15,7 +15,6 @@ holds the softmax scale s = D^-0.5.
 from __future__ import annotations
 
 import torch
-from einops import rearrange
 from torch import Tensor, nn
 
 from vit_rpe.encodings._base import Card, PositionEncoding, at_least_float32, register
@@ -69,16 +68,19 @@ class TransformerXL(PositionEncoding):
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
         share = self.num_heads * self.head_dim // q.ndim
         u, v = at_least_float32(self.u)[:, None], at_least_float32(self.v)[:, None]  # (H, 1, D)
+        offsets, indices = zip(*(distinct_offsets(q, k, axis, u.device) for axis in range(q.ndim)), strict=True)
+        counts = [own.shape[0] for own in offsets]
+        waves = sinusoid(torch.cat(offsets), share).split(counts)
+        columns = self.proj.weight.split(share, dim=1)  # what W_R does to each axis's part of r
+        vectors = torch.cat([project(*own) for own in zip(waves, columns, strict=True)])  # (R of all axes, H D)
+        table = vectors.unflatten(1, (self.num_heads, self.head_dim)).transpose(0, 1)
+        bias = (v * table).sum(-1) * self.head_dim**-0.5  # (H, R of all axes)
         on_query, biases = [], []
-        for axis in range(q.ndim):
-            offsets, index = distinct_offsets(q, k, axis, u.device)
-            columns = self.proj.weight[:, axis * share : (axis + 1) * share]  # what W_R does to this axis's part of r
-            vectors = project(sinusoid(offsets, share), columns)  # (R, H D)
-            table = rearrange(vectors, "r (h d) -> h r d", h=self.num_heads)
-            on_query.append(RelativeVectors(table, index, axis))
-            bias = (v * table).sum(-1) * self.head_dim**-0.5  # (H, R)
-            biases.append(AxisBias(bias.index_select(1, index.flatten()).unflatten(1, index.shape), axis))
-        everywhere = torch.zeros_like(index)
+        parts = zip(table.split(counts, dim=1), bias.split(counts, dim=1), indices, strict=True)
+        for axis, (rows, scalars, index) in enumerate(parts):
+            on_query.append(RelativeVectors(rows, index, axis))
+            biases.append(AxisBias(scalars.index_select(1, index.flatten()).unflatten(1, index.shape), axis))
+        everywhere = torch.zeros_like(indices[-1])
         return PositionTerms(
             axis_bias=tuple(biases),
             on_query=tuple(on_query),
