@@ -72,12 +72,18 @@ def channels(q: Tensor, k: Tensor, terms: PositionTerms, scale: float) -> Channe
     """Left (B or 1, H or 1, Nq, F) and right (B or 1, H or 1, Nk, F) for all per-axis logits and prefix scalars."""
     q_grid, k_grid = grids_of(terms)
     left, right = [], []
+    marks_of: dict[tuple[int, ...], Tensor] = {}  # of the key grid, by axes
     for features in query_features(q, terms, scale):
+        marks_of[features.axes] = one_hots(k_grid, features.axes, k)
         left.append(features.values.to(q.dtype))
-        right.append(one_hots(k_grid, features.axes, k))
+        right.append(marks_of[features.axes])
     for features in key_features(k, terms, scale):
-        marks = one_hots(q_grid, features.axes, q) if features.axes else torch.ones_like(q[:1, :1, :, :1])
-        left.append(marks if features.axes else marks[:, :, q_grid.num_prefix :])
+        if not features.axes:
+            left.append(q.new_ones(1, 1, q_grid.num_patches, 1))
+        elif q_grid is k_grid and features.axes in marks_of:
+            left.append(marks_of[features.axes])
+        else:
+            left.append(one_hots(q_grid, features.axes, q))
         right.append(features.values.to(k.dtype))
     wide_left, wide_right = _padded(joined(left), q_grid), _padded(joined(right), k_grid)
     if terms.prefix_bias is not None:
@@ -152,7 +158,7 @@ def _content(x: Tensor, parts: Sequence[RelativeVectors], index: Sequence[Tensor
         (B, H, P, sum of C).
     """
     tables = _side_by_side(parts).to(x.dtype)
-    product = x[:, :, grid.num_prefix :] @ tables.mT  # (B, H, P, sum of R)
+    product = (x[:, :, grid.num_prefix :] if grid.num_prefix else x) @ tables.mT  # (B, H, P, sum of R)
     rows = _rows_of_parts(parts, index, grid)
     return product.gather(-1, rows.expand(*product.shape[:-1], rows.shape[-1]))
 
@@ -193,17 +199,16 @@ def _rows_of_parts(parts: Sequence[RelativeVectors], index: Sequence[Tensor], gr
         assert part.axis is not None
         found.append(axis_rows(grid, part.axis, own + start if start else own))
         start += part.table.shape[1]
-    return torch.cat(found, dim=-1) if len(found) > 1 else found[0]
+    return _along_last(found)
 
 
 def axis_rows(grid: TokenGrid, axis: int, values: Tensor) -> Tensor:
     """Give every grid token the row of its coordinate: (..., S_a, X) -> (..., P, X)."""
     if all(type(size) is int for size in grid.size):
+        lead, (own, width) = values.shape[:-2], values.shape[-2:]
         before, after = prod(grid.size[:axis]), prod(grid.size[axis + 1 :])
-        shape = values.shape
-        repeated = values.reshape(*shape[:-2], 1, shape[-2], 1, shape[-1])
-        repeated = repeated.expand(*shape[:-2], before, shape[-2], after, shape[-1])
-        return repeated.reshape(*shape[:-2], grid.num_patches, shape[-1])
+        repeated = values[..., None, :, None, :].expand(*lead, before, own, after, width)
+        return repeated.reshape(*lead, grid.num_patches, width)
     # Not a reshaped repetition: merging its strides would compare sizes, which are symbols here.
     line = torch.arange(grid.num_patches, device=values.device) // prod(grid.size[axis + 1 :])
     coordinate = line - line // grid.size[axis] * grid.size[axis]  # ONNX has no remainder by a symbol
@@ -213,7 +218,11 @@ def axis_rows(grid: TokenGrid, axis: int, values: Tensor) -> Tensor:
 def one_hots(grid: TokenGrid, axes: tuple[int, ...], like: Tensor) -> Tensor:
     """Which coordinate every grid token has along each axis, (1, 1, P, sum of S)."""
     marks = [axis_rows(grid, axis, torch.eye(grid.size[axis], dtype=like.dtype, device=like.device)) for axis in axes]
-    return (torch.cat(marks, dim=-1) if len(marks) > 1 else marks[0])[None, None]
+    return _along_last(marks)[None, None]
+
+
+def _along_last(parts: list[Tensor]) -> Tensor:
+    return torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]
 
 
 def is_constant(part: RelativeVectors) -> bool:
