@@ -182,7 +182,7 @@ class RelativeMultiheadAttention(nn.Module):
                 logit_clip=self.logit_clip,
                 impl=self.attn_impl,
             )
-        out = self.proj_drop(self.proj(self.norm(rearrange(out, "b h n d -> b n (h d)"))))
+        out = self.proj_drop(self.proj(self.norm(out.transpose(1, 2).flatten(2))))
         if terms is None or not need_weights:
             return out
         weights = attention_weights(q, k, terms, scale=self.scale, visible=seen, logit_clip=self.logit_clip)
@@ -215,7 +215,8 @@ class RelativeMultiheadAttention(nn.Module):
         if q is not None and k is not None:
             if keep is None:
                 check_length("x", x.shape[1], q)
-                check_length("context" if source is not x else "x", cached + source.shape[1], k)
+                if k is not q or source is not x or cached > 0:
+                    check_length("context" if source is not x else "x", cached + source.shape[1], k)
             own = self._own_terms(q, k, x.device)
             if keep is not None:
                 own = own.take(keep)
@@ -239,8 +240,10 @@ class RelativeMultiheadAttention(nn.Module):
     def _own_terms(self, q: TokenGrid, k: TokenGrid, device: Device) -> PositionTerms:
         """This layer's encoding and masks."""
         own = PositionTerms() if self.rpe is None else self.rpe(q, k, device)
+        if not self.causal and self.window is None:
+            return own
         mask = geometry_mask(q, k, is_causal=self.causal, window=self.window, device=device)
-        return own if mask is None else combine(own, PositionTerms(visible=mask))
+        return combine(own, PositionTerms(visible=mask))
 
     def _asks_by_window(self, x: Tensor, source: Tensor) -> bool:
         """Whether the encoding is asked for the terms of one window of queries at a time: all at once are too many."""
@@ -272,7 +275,9 @@ class RelativeMultiheadAttention(nn.Module):
     def project(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """q (B, H, Nq, D) and k, v (B, H, Nk, D), q and k normalised."""
         if context is None:
-            q, k, v = rearrange(self.qkv(x), "b n (three h d) -> three b h n d", three=3, h=self.num_heads).unbind(0)
+            # views, not einops: a few percent of a small layer are spent outside its products
+            qkv = self.qkv(x).reshape(*x.shape[:2], 3, self.num_heads, self.head_dim)
+            q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
         else:
             dim = self.qkv.in_features
             weight, bias = self.qkv.weight, self.qkv.bias
