@@ -9,7 +9,7 @@ from itertools import product
 from vit_rpe.benchmark.compare import Effort, Result, compare_memory, compare_times
 from vit_rpe.benchmark.jobs import Job
 from vit_rpe.benchmark.memory import measure_peak
-from vit_rpe.benchmark.subjects import peers_of
+from vit_rpe.benchmark.subjects import absent, peers_of
 from vit_rpe.encodings import list_encodings, parse_spec
 
 SIDES = (7, 14, 24, 32, 48, 64, 96, 128)
@@ -40,6 +40,9 @@ def measure_peers(args: argparse.Namespace, effort: Effort, say: Say) -> list[Re
         ValueError: an unknown package, or one that is not installed.
     """
     results = []
+    if args.against == "all":
+        for package in absent():
+            say(f"{package} is not installed here (pip install {package}): its models are left out")
     for (setting, base), (peer, _) in product(settings(args), peers_of(args.against).items()):
         say(f"{setting}, {peer}")
         pair = {

@@ -6,13 +6,13 @@ Reference is the same ViT with ``rpe="none"``, or the peer with the same encodin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from statistics import median
 
 from vit_rpe.benchmark.compare import Effort, Result, compare_memory, compare_times
 from vit_rpe.benchmark.construction import measure_construction
 from vit_rpe.benchmark.intervals import median_interval
 from vit_rpe.benchmark.jobs import Job, build
-from vit_rpe.benchmark.subjects import peers_of
+from vit_rpe.benchmark.subjects import CLASSES, peers_of
+from vit_rpe.benchmark.timing import interleave
 
 FREE = ("bias", "bias_axial", "alibi", "t5", "cpb", "rope", "rope_mixed", "rope_normalized")
 CONTEXTUAL = ("shaw", "decomposed", "irpe", "deberta", "transformer_xl")
@@ -50,7 +50,7 @@ def readme_suite(effort: Effort, *, quick: bool, threads: int | None, say: Say) 
     say("2048 px, one layer")
     yield from _huge(effort, quick, threads)
     say("model creation")
-    yield _creation()
+    yield from _creation()
 
 
 def _small_images(training: bool, batch: int, effort: Effort, quick: bool, say: Say) -> Iterator[Result]:
@@ -59,7 +59,7 @@ def _small_images(training: bool, batch: int, effort: Effort, quick: bool, say: 
     names = ("none", *FREE, *CONTEXTUAL)
     jobs = {name: _model(name, quick, batch=batch, training=training) for name in names}
     longer = effort._replace(
-        seconds=effort.seconds * (1 if batch == 1 else 4) * (1.5 if training else 1),
+        seconds=effort.seconds * (1 if batch == 1 else 3) * (1.5 if training else 1),
         least=effort.least if batch == 1 else 5,
     )
     rows = compare_times(jobs, dict.fromkeys(names[1:], "none"), setting, longer)
@@ -97,22 +97,24 @@ def _huge(effort: Effort, quick: bool, threads: int | None) -> Iterator[Result]:
         yield Result("2048 px, one layer, one call", row.name, "none", row.seconds, ratio, target=1.8)
 
 
-def _creation() -> Result:
-    """Building the model, ours against timm's with the same encoding."""
-    from time import perf_counter
+def _creation() -> Iterator[Result]:
+    """Building the model: ours against timm's of the same size, and against timm's with the same encoding.
 
-    peer = "timm relpos table"
-    pairs = []
-    for _ in range(7):
-        taken = []
-        for subject in ("counterpart", peer):
-            start = perf_counter()
-            build(Job(subject, peer=peer))
-            taken.append(perf_counter() - start)
-        pairs.append(taken)
-    ratio = median_interval([mine / other for mine, other in pairs])
-    typical = median(mine for mine, _ in pairs)
-    return Result("model creation", "bias", peer, typical, ratio, target=1.0)
+    The plain ViT is the peer of the target: it draws its weights by the same initialisation as ours. timm builds its
+    ``vit_relpos`` models with ``weight_init="skip"``, which leaves each layer as its constructor drew it.
+    """
+    import timm
+
+    plain, relpos = "timm vit_small_patch16_224", "timm relpos table"
+    work: dict[str, Callable[[], object]] = {
+        "ours": lambda: build(Job("bias")),
+        plain: lambda: timm.create_model("vit_small_patch16_224", num_classes=CLASSES),
+        relpos: lambda: build(Job(relpos, peer=relpos)),
+    }
+    taken = interleave(work, seconds=0.0, rounds=9, least=9)
+    for peer, target in ((plain, 1.0), (relpos, None)):
+        ratio = taken["ours"].over(taken[peer])
+        yield Result("model creation", "bias", peer, taken["ours"].typical, ratio, target=target)
 
 
 def _model(subject: str, quick: bool, **options: object) -> Job:

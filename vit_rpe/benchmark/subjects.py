@@ -192,6 +192,12 @@ def peers_of(package: str) -> dict[str, Peer]:
     return {name: peer for name, peer in PEERS.items() if peer.package == package}
 
 
+def absent() -> list[str]:
+    """Packages with peers that are not installed here."""
+    packages = {peer.package for peer in PEERS.values()}
+    return sorted(name.replace("_", "-") for name in packages if importlib.util.find_spec(name) is None)
+
+
 def counterpart(peer: Peer, shape: Shape) -> nn.Module:
     """Our model for the comparison with one peer: the same encoding, with a class token where the peer has one."""
     return VisionTransformer(

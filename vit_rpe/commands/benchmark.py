@@ -10,6 +10,7 @@ vit-rpe benchmark data
 from __future__ import annotations
 
 import argparse
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,14 +70,19 @@ def run(args: argparse.Namespace) -> None:
     from vit_rpe.benchmark.compare import Effort, machine
     from vit_rpe.benchmark.grid import measure_curve, measure_grid, measure_peers
     from vit_rpe.benchmark.readme_suite import readme_suite
-    from vit_rpe.benchmark.report import draw_curves, draw_ratios, markdown
+    from vit_rpe.benchmark.report import markdown
 
     if args.threads is not None:
         torch.set_num_threads(args.threads)
     effort = Effort(seconds=args.seconds, rounds=args.rounds, clock=args.clock)
     results: list[Result] = []
     if args.suite:
-        for result in readme_suite(effort, quick=args.quick, threads=args.threads, say=_say):
+
+        def next_part(text: str) -> None:
+            _draw(results, args.output)
+            _say(text)
+
+        for result in readme_suite(effort, quick=args.quick, threads=args.threads, say=next_part):
             results.append(result)
             _save(results, args.output)
     elif args.curve:
@@ -87,8 +93,7 @@ def run(args: argparse.Namespace) -> None:
         results = measure_grid(args, effort, _say)
     print(f"{machine()}\n\n{markdown(results)}")
     _save(results, args.output)
-    if args.output is not None:
-        (draw_curves if args.curve else draw_ratios)(results, args.output / "results.png")
+    _draw(results, args.output, curve=args.curve)
 
 
 def _run_data(args: argparse.Namespace) -> None:
@@ -118,6 +123,18 @@ def _run_data(args: argparse.Namespace) -> None:
 
 def _say(text: str) -> None:
     print(f"... {text}", flush=True)
+
+
+def _draw(results: list[Result], folder: Path | None, *, curve: bool = False) -> None:
+    """The picture as far as it is known; a suite calls this between its parts, never beside a measurement."""
+    if folder is None or not results:
+        return
+    if find_spec("matplotlib") is None:
+        _say("no picture: matplotlib is not installed (pip install 'vit_rpe[viz]')")
+        return
+    from vit_rpe.benchmark.report import draw_curves, draw_ratios
+
+    (draw_curves if curve else draw_ratios)(results, folder / "results.png")
 
 
 def _save(results: list[Result], folder: Path | None) -> None:
