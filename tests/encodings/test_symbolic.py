@@ -14,6 +14,9 @@ from vit_rpe.geometry import TokenGrid
 
 NAMES = [name for name, axes in names_and_axes() if axes == 2]
 SAMPLE = ("bias", "rope_mixed", "t5")
+every_name = pytest.mark.parametrize(
+    "name", [name if name in SAMPLE else pytest.param(name, marks=pytest.mark.exhaustive) for name in NAMES]
+)
 
 
 class Attend(nn.Module):
@@ -34,8 +37,7 @@ def feature_map(height: int, width: int) -> Tensor:
     return torch.randn(2, 3, HEAD_DIM, height, width)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@every_name
 def test_export_with_dynamic_height_and_width(name: str) -> None:
     model = Attend(build(name, native_grid(2, prefix=1), dtype=torch.float32)).eval()
     sizes = {3: Dim("height", min=2, max=64), 4: Dim("width", min=2, max=64)}
@@ -45,10 +47,7 @@ def test_export_with_dynamic_height_and_width(name: str) -> None:
         torch.testing.assert_close(program.module()(x), model(x), atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name in SAMPLE else pytest.mark.exhaustive) for name in NAMES],
-)
+@every_name
 def test_compiles_without_a_break_for_any_size(name: str) -> None:
     torch._dynamo.reset()
     model = Attend(build(name, native_grid(2, prefix=1), dtype=torch.float32)).eval()
