@@ -118,7 +118,7 @@ def _transformers_beit(shape: Shape) -> nn.Module:
     return _Logits(BeitForImageClassification(config))
 
 
-def _x_transformers(shape: Shape, **options: bool) -> nn.Module:
+def _x_transformers(shape: Shape, *, flash: bool = True, **options: bool) -> nn.Module:
     from x_transformers import Encoder, ViTransformerWrapper
 
     dims = shape.dimensions()
@@ -131,7 +131,7 @@ def _x_transformers(shape: Shape, **options: bool) -> nn.Module:
             depth=dims["depth"],
             heads=dims["num_heads"],
             attn_dim_head=dims["embed_dim"] // dims["num_heads"],
-            attn_flash=True,
+            attn_flash=flash,
             **options,
         ),
     )
@@ -170,7 +170,9 @@ PEERS: dict[str, Peer] = {
         "transformers", {"name": "bias", "prefix": "learned"}, _transformers_beit, class_token=True
     ),
     "x-transformers alibi": Peer("x_transformers", "alibi", lambda shape: _x_transformers(shape, alibi_pos_bias=True)),
-    "x-transformers T5": Peer("x_transformers", "t5", lambda shape: _x_transformers(shape, rel_pos_bias=True)),
+    "x-transformers T5": Peer(
+        "x_transformers", "t5", lambda shape: _x_transformers(shape, flash=False, rel_pos_bias=True)
+    ),
     "x-transformers rotary": Peer("x_transformers", "rope", lambda shape: _x_transformers(shape, rotary_pos_emb=True)),
 }
 
