@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,8 @@ from vit_rpe.study.plan import StudyConfig
 from vit_rpe.study.statistics import summarise
 from vit_rpe.training.run_folder import read_metrics
 
+COLOURS = ("tab:blue", "tab:orange", "tab:green", "tab:red", "tab:purple", "tab:brown", "black")
+STYLES = ("-", "--", ":")
 MARKERS = "osD^v<>ph*XP"
 
 
@@ -29,6 +30,7 @@ def accuracy_figure(study: StudyConfig, summary: Sequence[dict[str, Any]]) -> Fi
         0.0 if entry["accuracy_half_interval"] != entry["accuracy_half_interval"] else entry["accuracy_half_interval"]
         for entry in entries
     ]
+    axes.set_xlim(max(0.0, min(m - h for m, h in zip(means, halves, strict=True)) - 1), 100.0)
     axes.errorbar(means, range(len(means)), xerr=halves, fmt="o", capsize=3, color="tab:blue", markersize=5)
     axes.set_yticks(range(len(names)), names)
     for entry in summary:
@@ -64,10 +66,11 @@ def elsewhere_figure(study: StudyConfig, rows: Sequence[dict[str, Any]], kind: s
     figure = Figure(figsize=(8, 5.5), layout="constrained")
     axes = figure.subplots()
     pixels = sorted(columns)
-    for label, marker in zip(sorted({row["label"] for row in rows}), cycle(MARKERS), strict=False):
+    for index, label in enumerate(dict.fromkeys(row["label"] for row in rows)):
         mine = [row for row in rows if row["label"] == label]
         means = [summarise([row[columns[side]] for row in mine]).mean for side in pixels]
-        axes.plot(pixels, means, marker=marker, markersize=4, linewidth=1, label=label)
+        axes.plot(pixels, means, marker=MARKERS[index % len(MARKERS)], markersize=4, label=label, **_line(index))
+    axes.set_xticks(pixels)
     axes.set_xlabel("image side, pixels" if kind == "at" else "shift of the test images, pixels (four directions)")
     axes.set_ylabel("test accuracy, % (mean over seeds, no further training)")
     axes.set_title(f"{study.name}: accuracy against {'image size' if kind == 'at' else 'shift'}")
@@ -79,13 +82,11 @@ def learning_figure(study: StudyConfig, folders: dict[str, list[Path]]) -> Figur
     """Test accuracy by epoch, the mean over the finished runs of each variant."""
     figure = Figure(figsize=(8, 5.5), layout="constrained")
     axes = figure.subplots()
-    colours = [f"C{index % 10}" for index in range(len(folders))]
-    styles = ["-" if index < 10 else "--" for index in range(len(folders))]
-    for (label, runs), colour, style in zip(folders.items(), colours, styles, strict=True):
+    for index, (label, runs) in enumerate(folders.items()):
         curves = [[row["test_accuracy"] for row in read_metrics(run)] for run in runs]
         length = min(map(len, curves))
         means = [100 * sum(curve[epoch] for curve in curves) / len(curves) for epoch in range(length)]
-        axes.plot(range(1, length + 1), means, color=colour, linestyle=style, linewidth=1, label=label)
+        axes.plot(range(1, length + 1), means, label=label, **_line(index))
     axes.set_xlabel("epoch")
     axes.set_ylabel("test accuracy, % (mean over seeds)")
     axes.set_title(f"{study.name}: learning curves")
@@ -93,9 +94,19 @@ def learning_figure(study: StudyConfig, folders: dict[str, list[Path]]) -> Figur
     return figure
 
 
+def _line(index: int) -> dict[str, Any]:
+    """A look of its own for each of up to 21 variants."""
+    style = STYLES[index // len(COLOURS) % len(STYLES)]
+    return {"color": COLOURS[index % len(COLOURS)], "linestyle": style, "linewidth": 1.2}
+
+
 def _legend(axes: Axes) -> None:
+    """Names in the order in which the lines end, best on top."""
     axes.grid(alpha=0.3)
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8, frameon=False)
+    lines = sorted(axes.get_lines(), key=lambda line: -float(line.get_ydata()[-1]))  # type: ignore[index, arg-type]
+    axes.legend(
+        handles=lines, loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8, frameon=False, handlelength=3.5
+    )
 
 
 def _title(entry: dict[str, Any], summary: Sequence[dict[str, Any]]) -> str:
