@@ -13,7 +13,7 @@ from vit_rpe.study.plan import StudyConfig
 from vit_rpe.study.statistics import paired, summarise
 from vit_rpe.training.files import write_text
 
-GROUP = ("fraction", "img_size", "label")
+ELSEWHERE = ("accuracy_at_", "accuracy_shift_")
 
 
 def write_tables(study: StudyConfig, rows: Sequence[dict[str, Any]], output: Path) -> str:
@@ -62,7 +62,10 @@ def summarise_rows(study: StudyConfig, rows: Sequence[dict[str, Any]]) -> list[d
 
 
 def markdown_summary(study: StudyConfig, summary: Sequence[dict[str, Any]]) -> str:
-    """The summary as a Markdown table; intervals are 95 % of the mean over seeds."""
+    """The summary as Markdown tables; intervals are 95 % of the mean over seeds.
+
+    The second table, where it was measured: mean accuracy at other image sizes and after shifts, without training.
+    """
     varied = [key for key in ("fraction", "img_size") if len({entry[key] for entry in summary}) > 1]
     head = ["encoding", *varied, "runs", "parameters", "accuracy %", f"minus `{study.baseline}`", "seconds", "images/s"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
@@ -78,6 +81,15 @@ def markdown_summary(study: StudyConfig, summary: Sequence[dict[str, Any]]) -> s
             f"{entry['images_per_second_mean']:.0f}",
         ]
         lines.append("| " + " | ".join(cells) + " |")
+    elsewhere = [key for key in summary[0] if key.startswith(ELSEWHERE)]
+    if elsewhere:
+        names = [key.removeprefix("accuracy_").replace("_", " ").replace("px", " px") for key in elsewhere]
+        lines += ["", "| " + " | ".join(["encoding", *varied, *names]) + " |"]
+        lines.append("|" + "---|" * (1 + len(varied) + len(names)))
+        for entry in summary:
+            cells = [f"`{entry['label']}`", *(str(entry[key]) for key in varied)]
+            cells += [f"{entry[key]:.1f}" for key in elsewhere]
+            lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -90,7 +102,7 @@ def _by_seed(rows: Sequence[dict[str, Any]]) -> dict[int, float]:
 
 
 def _elsewhere(rows: Sequence[dict[str, Any]]) -> list[str]:
-    return [key for key in rows[0] if key.startswith(("accuracy_at_", "accuracy_shift_"))]
+    return [key for key in rows[0] if key.startswith(ELSEWHERE)]
 
 
 def _interval(mean: float, half: float) -> str:
