@@ -40,8 +40,8 @@ def run_cell(study: StudyConfig, cell: Cell, folder: Path) -> dict[str, Any]:
     """
     started = time.perf_counter()
     config = parse_config(cell.words(study, folder), prog="study")
-    for size in study.eval_sizes:  # a size that does not fit is told now and not after the training
-        plan_model(replace(config.model, img_size=size), replace(config.data, img_size=None))
+    for side in study.eval_sizes:  # a size that does not fit is told now and not after the training
+        plan_model(replace(config.model, img_size=side), replace(config.data, img_size=None))
     evaluation = train(config).evaluation
     seconds = time.perf_counter() - started
     metrics = read_metrics(folder)
