@@ -12,7 +12,7 @@ from vit_rpe.benchmark.compare import Result
 from vit_rpe.benchmark.intervals import Interval
 from vit_rpe.benchmark.jobs import Job, build
 from vit_rpe.benchmark.memory import measure_peak
-from vit_rpe.benchmark.report import MISS, PASS, draw_curves, draw_ratios, markdown, write_csv
+from vit_rpe.benchmark.report import MISS, PASS, draw_curves, draw_ratios, markdown, summary, write_csv
 from vit_rpe.benchmark.subjects import PEERS, Shape, counterpart, peers_of
 from vit_rpe.cli import main
 
@@ -30,6 +30,9 @@ def test_table_marks_what_was_met(tmp_path: Path) -> None:
     assert rows[3].endswith(f"| 11.00 ms | 1.050 [1.020, 1.080] |  | <= 1.03x | {PASS} |")
     assert rows[4].endswith(f"| <= 1.03x | {MISS} |")
     assert rows[5].endswith(f"| 2.00 s |  | 1200 MB (1.20x) | <= 1.15x | {MISS} |")
+    lines = summary(results).splitlines()[2:]
+    assert lines[0].endswith("| bias, cpb | none | <= 1.03x | 1.12x, 1.20x (cpb) | 1 of 2 | ✗ |")
+    assert lines[1].endswith("| bias | none | <= 1.15x | 1.20x | 0 of 1 | ✗ |")
     write_csv(results, tmp_path / "r.csv")
     with (tmp_path / "r.csv").open() as file:
         table = list(csv.DictReader(file))
@@ -44,7 +47,7 @@ def test_command_writes_table_csv_and_picture(tmp_path: Path, capsys: pytest.Cap
     assert status == 0
     table = capsys.readouterr().out
     assert "| nano, 32 px, batch 1, training, eager | bias | none |" in table
-    assert {path.name for path in tmp_path.iterdir()} == {"results.md", "results.csv", "results.png"}
+    assert {path.name for path in tmp_path.iterdir()} == {"results.md", "results.csv", "results.png", "summary.md"}
 
 
 def test_command_names_what_it_does_not_know(capsys: pytest.CaptureFixture[str]) -> None:

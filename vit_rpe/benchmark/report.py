@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 
 from vit_rpe.benchmark.compare import Result
 from vit_rpe.benchmark.intervals import missed
@@ -38,6 +39,28 @@ def markdown(results: Sequence[Result]) -> str:
             f"| {result.setting} | {result.name} | {result.reference} | {_duration(result.seconds)} "
             f"| {result.time or ''} | {memory} | {'' if result.target is None else f'<= {result.target:g}x'} "
             f"| {'' if met is None else PASS if met else MISS} |"
+        )
+    return "\n".join(lines)
+
+
+def summary(results: Sequence[Result]) -> str:
+    """A line for all results of one setting that share a target and a kind of reference."""
+    groups: dict[tuple[str, str, float], list[Result]] = {}
+    for result in results:
+        if result.target is not None and verdict(result) is not None:
+            against = result.reference.partition(" ")[0]
+            groups.setdefault((result.setting, against, result.target), []).append(result)
+    lines = ["| setting | what | against | target | ratio: median, worst | met | |", "|---|---|---|---|---|---|---|"]
+    for (setting, against, target), group in groups.items():
+        ratios = {r.name: r.memory if r.time is None else r.time.median for r in group}
+        worst, ratio = max(ratios.items(), key=lambda item: item[1] or 0.0)
+        names = ", ".join(name.removeprefix("ours for timm ") for name in ratios)
+        spread = f"{median(v for v in ratios.values() if v is not None):.2f}x"
+        spread += f", {ratio:.2f}x ({worst.removeprefix('ours for timm ')})" if len(group) > 1 else ""
+        met = sum(bool(verdict(r)) for r in group)
+        lines.append(
+            f"| {setting} | {names} | {against} | <= {target:.3g}x | {spread} | {met} of {len(group)} "
+            f"| {PASS if met == len(group) else MISS} |"
         )
     return "\n".join(lines)
 

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--clock", default="wall", choices=list(CLOCKS), help="cpu: time of this process only")
     parser.add_argument("--seconds", type=float, default=15.0, help="time of one comparison, about")
     parser.add_argument("--rounds", type=int, default=31, help="most rounds of one comparison")
-    parser.add_argument("--output", type=Path, metavar="DIR", help="also write results.md, results.csv, results.png")
+    parser.add_argument("--output", type=Path, metavar="DIR", help="also write results.md, .csv, .png and summary.md")
     words = parser.add_subparsers(dest="what", metavar="data", help="instead: images/s of the input side")
     data = words.add_parser("data", description="Images per second of the input side, beside torchvision's transforms.")
     data.add_argument("--setting", nargs="+", default=["memory", "jpeg"], metavar="NAME", help="memory, jpeg")
@@ -142,8 +142,9 @@ def _save(results: list[Result], folder: Path | None) -> None:
     if folder is None:
         return
     from vit_rpe.benchmark.compare import machine
-    from vit_rpe.benchmark.report import markdown, write_csv
+    from vit_rpe.benchmark.report import markdown, summary, write_csv
 
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "results.md").write_text(f"{machine()}\n\n{markdown(results)}\n")
+    (folder / "summary.md").write_text(f"{machine()}\n\n{summary(results)}\n")
     write_csv(results, folder / "results.csv")
