@@ -16,7 +16,8 @@ def test_one_graph(name: str, large: bool, monkeypatch: pytest.MonkeyPatch) -> N
     if large:
         monkeypatch.setattr(windows, "LARGE", 1)
         monkeypatch.setattr(windows, "GROUP", {"cpu": 1})
-        monkeypatch.setattr(windows, "QUERIES", 1)
+        monkeypatch.setattr(windows, "BLOCK", 1)
+        monkeypatch.setattr(windows, "BLOCKS", 1)
     torch.compiler.reset()
     layer = RelativeMultiheadAttention(24, 2, rpe=name, grid=TokenGrid((3, 5), num_prefix=1))
     compiled = torch.compile(layer, backend="eager", fullgraph=True)

@@ -18,7 +18,8 @@ from vit_rpe.encodings import create_encoding
 @pytest.fixture
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windows, "GROUP", {"cpu": 1})
-    monkeypatch.setattr(windows, "QUERIES", 1)
+    monkeypatch.setattr(windows, "BLOCK", 1)
+    monkeypatch.setattr(windows, "BLOCKS", 1)
 
 
 @pytest.mark.usefixtures("_small")
@@ -31,7 +32,7 @@ def test_one_row_and_one_head_at_a_time(name: str, axes: int, options: dict[str,
 
 @pytest.mark.usefixtures("_small")
 def test_masks_and_uneven_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows, "QUERIES", 6)
+    monkeypatch.setattr(windows, "BLOCK", 6)
     grid = TokenGrid((5, 3), num_prefix=2)
     encoding = build("bias", grid, {"prefix": "learned"})
     tensors = inputs(grid, grid)
@@ -40,6 +41,32 @@ def test_masks_and_uneven_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     terms = encoding(grid, grid)
     found = attend(*tensors, terms, scale=SCALE, visible=visible, impl="windows")
     assert_close(found, attend(*tensors, terms, scale=SCALE, visible=visible, impl="eager"))
+
+
+@pytest.mark.usefixtures("_small")
+@pytest.mark.parametrize("names", [["bias"], ["bias", "t5", "cpb"]])
+def test_memory_that_windows_share_is_never_in_use_twice(names: list[str]) -> None:
+    """Without gradients one block of memory holds the bias of one window after the other; several encodings add up."""
+    layer = RelativeMultiheadAttention(24, 3, rpe=names, grid=(5, 3), attn_impl="windows").double()
+    for parameter in layer.rpe.parameters():
+        torch.nn.init.normal_(parameter)
+    x = torch.randn(2, 15, 24, dtype=torch.float64)
+    with torch.no_grad():
+        found, again = layer(x), layer(x)
+        layer.attn_impl = "eager"
+        assert_close(found, layer(x))
+    assert torch.equal(found, again)
+
+
+@pytest.mark.parametrize(
+    ("threads", "batch", "blocks"), [(1, 1, 3), (2, 1, 4), (2, 2, 3), (3, 1, 3), (8, 1, 8), (8, 4, 4)]
+)
+def test_windows_occupy_every_thread(threads: int, batch: int, blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    q = torch.empty(batch, 1, 64 * 64, 8)
+    plan = windows.plan_windows(q, q, TokenGrid((64, 64)), batch=1)
+    assert plan.rows * 64 == blocks * windows.BLOCK
+    assert blocks * batch % threads == 0
 
 
 def test_auto_takes_windows_where_the_bias_is_large(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,10 @@ Legend: B batch, H heads, D head width, Nq/Nk query/key tokens with prefix.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from itertools import product
+from math import gcd
 from typing import NamedTuple
 
 import torch
@@ -23,8 +25,9 @@ from vit_rpe.attention.sdpa import sdpa, sdpa_refuses
 from vit_rpe.geometry import TokenGrid
 from vit_rpe.sections import Range, heads_of, rows_of, take_heads, take_rows, window_tokens
 from vit_rpe.terms import PositionTerms
+from vit_rpe.toeplitz import reusing_memory
 
-QUERIES = 768  # from here on torch's fused CPU kernel works on its largest blocks
+BLOCK, BLOCKS = 256, 3  # torch's fused CPU kernel works on blocks of so many queries where there are 3 of them or more
 BUDGET = 2**26  # bytes of one window's bias of one head, which may leave it fewer queries
 GROUP = {"cpu": 2**24, "cuda": 2**28}  # bytes of one window's bias of several heads; on the CPU what stays in cache
 LARGE = 2**26  # bytes of a whole bias from which windows pay
@@ -81,8 +84,18 @@ def plan_windows(q: Tensor, k: Tensor, grid: TokenGrid, *, batch: int) -> Plan:
     """
     width = grid.num_patches // grid.size[0]
     row = batch * width * k.shape[2] * q.element_size()  # bytes of one row of one head
-    rows = max(1, min(grid.size[0], -(-QUERIES // width), BUDGET // row))
+    queries = BLOCK * _blocks(q)
+    rows = max(1, min(grid.size[0], -(-queries // width), BUDGET // row))
     return Plan(rows, max(1, min(q.shape[1], _group(q) // (row * rows))))
+
+
+def _blocks(q: Tensor) -> int:
+    """Blocks of queries of one head in a window: with all samples, as many as occupy every thread equally often."""
+    if q.device.type != "cpu" or torch.compiler.is_compiling():
+        return BLOCKS
+    threads = torch.get_num_threads()
+    step = threads // gcd(threads, q.shape[0])
+    return -(-BLOCKS // step) * step
 
 
 def plan_built_windows(q: Tensor, k: Tensor, grid: TokenGrid) -> Plan:
@@ -124,12 +137,15 @@ def each_window(
     if not torch.is_grad_enabled():
         # (B, Nq, H, Dv) underneath, so that joining the heads afterwards copies nothing
         out = v.new_empty(q.shape[0], q.shape[2], heads, v.shape[3]).transpose(1, 2)
-        for group, (span, place) in product(groups, zip(spans, tokens, strict=True)):
-            k_group, v_group = k[:, slice(*group)], v[:, slice(*group)]
-            part = q[:, slice(*group), slice(*place)]
-            out[:, slice(*group), slice(*place)] = _one_window(
-                run, terms_of, span, place, group, visible, part, k_group, v_group
-            )
+        with nullcontext() if torch.compiler.is_compiling() else reusing_memory() as scratch:
+            for group, (span, place) in product(groups, zip(spans, tokens, strict=True)):
+                if scratch is not None:
+                    scratch.clear()
+                k_group, v_group = k[:, slice(*group)], v[:, slice(*group)]
+                part = q[:, slice(*group), slice(*place)]
+                out[:, slice(*group), slice(*place)] = _one_window(
+                    run, terms_of, span, place, group, visible, part, k_group, v_group
+                )
         return out
     # Cut once: the gradient of each cut is then joined once, not padded to full size for every window.
     pieces = [x.split([stop - start for start, stop in groups], dim=1) for x in (q, k, v)]
