@@ -170,6 +170,24 @@ def test_predict_names_an_image_it_cannot_read(trained: Path, tmp_path: Path, ca
     assert "broken.png" in capsys.readouterr().err
 
 
+def test_predict_goes_on_after_an_image_it_cannot_read(trained: Path, colours: Path, tmp_path: Path, capsys) -> None:
+    (tmp_path / "broken.png").write_bytes(b"not an image")
+    good = str(next((colours / "val").rglob("*.png")))
+    words = ["predict", str(tmp_path / "broken.png"), good, "--checkpoint", str(trained), "--batch-size", "1"]
+    assert main(words) == 1
+    out, err = capsys.readouterr()
+    assert out.startswith(good)
+    assert err.count("error:") == 1
+
+
+def test_ctrl_c_is_one_line(capsys) -> None:
+    def stopped() -> None:
+        raise KeyboardInterrupt
+
+    assert one_line_errors(stopped) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
 def test_a_short_main_job(tmp_path: Path, capsys, monkeypatch) -> None:
     monkeypatch.setattr("vit_rpe.training.run.draw_pictures", lambda session, result: [])
     assert main(["train", *TINY, "--train.epochs=1", f"--output={tmp_path / 'run'}"]) == 0

@@ -41,10 +41,13 @@ def one_line_errors(work: Callable[[], int | None]) -> int:
         work: takes nothing, returns an exit status or ``None`` for success.
 
     Returns:
-        The exit status: that of ``work``, 1 after an error.
+        The exit status: that of ``work``, 1 after an error, 130 after Ctrl-C.
     """
     try:
         return work() or 0
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
     except (ValueError, RuntimeError, OSError) as error:
         message = " ".join(str(error).split()) or type(error).__name__
         print(f"error: {message}", file=sys.stderr)

@@ -57,6 +57,8 @@ def test_two_processes_are_one_with_twice_the_batch(tiny, tmp_path: Path, monkey
         f"--output={tmp_path / 'two'}",
         "--data.batch_size=16",
         "--data.eval_batch_size=50",
+        # what torchrun's users have; with an accelerator two processes would want two of them
+        f"--train.device={'cpu' if torch.accelerator.is_available() else 'auto'}",
     ]
     statuses = train_together(words, tmp_path / "errors")
     assert statuses == [0, 0], (tmp_path / "errors").read_text()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -133,6 +134,9 @@ def _evaluate(args: argparse.Namespace, loaded: Any) -> tuple[Any, str]:
         device=device,
         confusion=True,
     )
+    skipped = bundle.bad_images.summary()
+    if skipped:
+        print(skipped, file=sys.stderr)
     return result, f"{args.split} of {bundle.split}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
 __all__ = ["add_arguments", "run"]
@@ -42,11 +43,12 @@ def image_files(words: list[str]) -> list[Path]:
     return files
 
 
-def run(args: argparse.Namespace) -> None:
-    """Predict and print."""
+def run(args: argparse.Namespace) -> int:
+    """Predict and print; a file that cannot be read is named at the end, and makes the status 1."""
     import torch
 
     from vit_rpe.commands.evaluate import choose_device, image_size
+    from vit_rpe.data.errors import BadImageError
     from vit_rpe.training.checkpoint import load_checkpoint
 
     if args.top < 1 or args.batch_size < 1:
@@ -56,9 +58,18 @@ def run(args: argparse.Namespace) -> None:
     device = choose_device(args.device)
     model = loaded.model.to(device)
     longest = max(len(str(file)) for file in files)
+    unreadable: list[BadImageError] = []
     for start in range(0, len(files), args.batch_size):
-        part = files[start : start + args.batch_size]
-        images = torch.stack([loaded.preprocessing(file) for file in part])
+        part, pixels = [], []
+        for file in files[start : start + args.batch_size]:
+            try:
+                pixels.append(loaded.preprocessing(file))
+                part.append(file)
+            except BadImageError as error:
+                unreadable.append(error)
+        if not part:
+            continue
+        images = torch.stack(pixels)
         with torch.no_grad():
             chances = model(images.to(device)).float().softmax(dim=1).cpu()
         values, classes = chances.topk(min(args.top, chances.shape[1]), dim=1)
@@ -69,3 +80,6 @@ def run(args: argparse.Namespace) -> None:
                 print(json.dumps({"image": str(file), "classes": classes_found}))
             else:
                 print(f"{file!s:<{longest}}  " + "  ".join(f"{name} {chance:.1%}" for name, chance in found))
+    for fault in unreadable:
+        print(f"error: {fault}", file=sys.stderr)
+    return int(bool(unreadable))

@@ -36,7 +36,10 @@ class ModelPlan:
     @property
     def takes(self) -> str:
         """What goes in, in words."""
-        return "text" if self.img_size is None else f"images {self.img_size[0]}x{self.img_size[1]}"
+        if self.img_size is None:
+            return "text"
+        channels = f"{self.in_chans} channel{'s' if self.in_chans != 1 else ''}"
+        return f"images {self.img_size[0]}x{self.img_size[1]} of {channels}"
 
 
 def _create(name: str, args: dict[str, Any], **more: Any) -> nn.Module:

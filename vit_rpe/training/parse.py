@@ -122,7 +122,10 @@ def _resolved(words: Sequence[str], known: frozenset[str]) -> tuple[list[str], s
     if expect_config:
         raise ValueError("--config needs a value: a shipped config by name, or a YAML file")
     if not names:
-        path = find_config(_resumed_config(words) or DEFAULT_CONFIG)
+        resumed = _resumed_config(words)
+        path = find_config(resumed or DEFAULT_CONFIG)
+        if resumed is None and (_option(words, "--data.name") or "digits") != "digits":
+            print(f"no --config given: what you leave out is that of {DEFAULT_CONFIG}")
         result.insert(0, f"--config={path}")
         names.append(str(path))
     return result, names[-1]

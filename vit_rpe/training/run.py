@@ -93,7 +93,7 @@ def _accelerator(config: RunConfig) -> Accelerator:
         raise ValueError("train.precision fp16 needs a GPU; on the CPU use bf16 or no")
     return Accelerator(
         mixed_precision=train.precision,
-        cpu=train.device == "cpu",
+        cpu=on_cpu,  # else two processes without an accelerator would be two runs
         log_with=config.trackers or None,
         project_dir=config.output,
     )
