@@ -30,7 +30,9 @@ def accuracy_figure(study: StudyConfig, summary: Sequence[dict[str, Any]]) -> Fi
         0.0 if entry["accuracy_half_interval"] != entry["accuracy_half_interval"] else entry["accuracy_half_interval"]
         for entry in entries
     ]
-    axes.set_xlim(max(0.0, min(m - h for m, h in zip(means, halves, strict=True)) - 1), 100.0)
+    low = min(mean - half for mean, half in zip(means, halves, strict=True))
+    high = max(mean + half for mean, half in zip(means, halves, strict=True))
+    axes.set_xlim(max(0.0, low - 1), min(100.0, high + 1))
     axes.errorbar(means, range(len(means)), xerr=halves, fmt="o", capsize=3, color="tab:blue", markersize=5)
     axes.set_yticks(range(len(names)), names)
     for entry in summary:
