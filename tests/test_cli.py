@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import shutil
 import subprocess
 import sys
 import warnings
@@ -47,10 +48,9 @@ def trained(colours: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("runs") / "colours"
     words = ["--model.args={depth: 1, embed_dim: 24, num_heads: 3}", "--data.name=folder", f"--data.path={colours}"]
     words += ["--train.epochs=12", "--train.lr=0.01", "--train.warmup_epochs=1", "--data.batch_size=16"]
-    words += ["--train.device=cpu", f"--output={output}"]
-    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+    words += ["--train.device=cpu", "--pictures=false", f"--output={output}"]
+    with warnings.catch_warnings():
         warnings.simplefilter("always")
-        patch.setattr("vit_rpe.training.run.draw_pictures", lambda session, result: [])
         assert main(["train", *words]) == 0
     return output
 
@@ -180,6 +180,22 @@ def test_predict_goes_on_after_an_image_it_cannot_read(trained: Path, colours: P
     assert err.count("error:") == 1
 
 
+@pytest.mark.filterwarnings("ignore:1 of 4 classes have no validation image")
+def test_evaluate_counts_the_images_it_skips(trained: Path, colours: Path, tmp_path: Path, capsys) -> None:
+    root = tmp_path / "colours"
+    shutil.copytree(colours, root)
+    (next((root / "val").iterdir()) / "broken.png").write_bytes(b"not an image")
+    run = tmp_path / "run"
+    shutil.copytree(trained, run)
+    info = run / "last" / "config.json"
+    info.write_text(info.read_text().replace('"on_bad_image": "error"', '"on_bad_image": "skip"'))
+    assert main(["evaluate", "--checkpoint", str(run / "last"), "--data.path", str(root), "--workers", "0"]) == 0
+    out, err = capsys.readouterr()
+    assert err.startswith("1 image(s) could not be read; the first: ")
+    assert "broken.png" in err
+    assert "could not be read" not in out
+
+
 def test_ctrl_c_is_one_line(capsys) -> None:
     def stopped() -> None:
         raise KeyboardInterrupt
@@ -188,8 +204,7 @@ def test_ctrl_c_is_one_line(capsys) -> None:
     assert capsys.readouterr().err == "interrupted\n"
 
 
-def test_a_short_main_job(tmp_path: Path, capsys, monkeypatch) -> None:
-    monkeypatch.setattr("vit_rpe.training.run.draw_pictures", lambda session, result: [])
+def test_a_short_main_job(tmp_path: Path, capsys) -> None:
     assert main(["train", *TINY, "--train.epochs=1", f"--output={tmp_path / 'run'}"]) == 0
     line = capsys.readouterr().out.splitlines()[-1]
     assert main(["evaluate", "--checkpoint", str(tmp_path / "run" / "last"), "--device", "cpu"]) == 0

@@ -28,7 +28,7 @@ class Scratch:
     """Memory for one result of :func:`slide` at a time, kept from one window of queries to the next.
 
     Blocks this large go back to the system when they are freed, and getting them again costs a page fault for every
-    4 kB: a third of the time of attention over 128 x 128 tokens.
+    4 kB: a quarter of the time of attention over 128 x 128 tokens.
     """
 
     def __init__(self) -> None:

@@ -36,6 +36,8 @@ def test_command(capsys):
         ("data --workers -1", "workers must be at least 0, got -1"),
         ("data --setting jpg", "unknown setting 'jpg'"),
         ("--suite readme data", "--suite is for models"),
+        ("--img-size 64 --threads 1 data", "--img-size is for models"),
+        ("--quick data", "--quick is for models"),
     ],
 )
 def test_command_refuses_in_one_line(words, message, capsys):

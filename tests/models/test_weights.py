@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import vit_rpe  # noqa: F401
+from vit_rpe.models._weights import drawn_later
 
 
 class OwnMlp(nn.Module):
@@ -48,6 +49,14 @@ def test_every_weight_is_drawn(weight_init, mlp_layer):
     )
     undrawn = [name for name, value in model.named_parameters() if not value.isfinite().all()]
     assert undrawn == []
+
+
+@pytest.mark.usefixtures("_empty_is_nan")
+@pytest.mark.parametrize(("factories", "drawn"), [((None, "mlp"), False), ((None, OwnMlp), True)])
+def test_what_the_model_draws_itself_is_not_drawn_before(factories, drawn):
+    with drawn_later(True, *factories):
+        assert bool(nn.Linear(3, 5).weight.isfinite().all()) == drawn
+    assert nn.Linear(3, 5).weight.isfinite().all()
 
 
 def test_linear_layers_outside_a_model_are_still_drawn():

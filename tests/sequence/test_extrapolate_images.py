@@ -24,10 +24,9 @@ def _fresh_accelerate() -> Iterator[None]:
         state._reset_state()
 
 
-def test_sizes_and_shifts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
-    monkeypatch.setattr("vit_rpe.training.run.draw_pictures", lambda session, result: [])
+def test_sizes_and_shifts(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     words = ["--model.args={in_chans: 1, depth: 2, embed_dim: 16, num_heads: 2}", "--data.fraction=0.2"]
-    words += ["--train.epochs=3", "--train.warmup_epochs=1", "--train.lr=0.005"]
+    words += ["--pictures=false", "--train.epochs=3", "--train.warmup_epochs=1", "--train.lr=0.005"]
     result = train(parse_config([*words, f"--output={tmp_path / 'run'}"]))
     picture = tmp_path / "there" / "curves.png"
     command = ["extrapolate", "--checkpoint", str(tmp_path / "run" / "last"), "--output", str(picture)]

@@ -24,6 +24,7 @@ TINY = [
     "--train.lr=0.003",
     "--train.warmup_epochs=1",
     "--train.device=cpu",
+    "--pictures=false",
 ]
 
 
@@ -46,7 +47,7 @@ def tiny(tmp_path: Path) -> Callable[..., RunResult]:
     """Train a tiny model: ``tiny("name", "--train.epochs=2")`` fills ``tmp_path / name``, all but the pictures."""
 
     def run(name: str, *words: str) -> RunResult:
-        return train(parse_config([*TINY, "--pictures=false", f"--output={tmp_path / name}", *words]))
+        return train(parse_config([*TINY, f"--output={tmp_path / name}", *words]))
 
     return run
 

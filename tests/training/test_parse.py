@@ -30,6 +30,16 @@ def test_every_shipped_config_parses_and_builds(name: str) -> None:
     assert find_config(name).read_text().startswith("# "), "a config says on top what it is and how to run it"
 
 
+def test_a_borrowed_config_is_named(capsys) -> None:
+    """Other data without a config take the rest from that of the digits, one channel and mixup included."""
+    config = parse_config(["--data.name=folder", "--data.path=photos"])
+    assert config.model.args["in_chans"] == 1
+    assert "no --config given: what you leave out is that of digits/vit_nano_bias" in capsys.readouterr().out
+    for words in ([], ["--data.name=digits"], ["--config=cifar10/vit_tiny_bias", "--data.name=cifar10"]):
+        parse_config(words)
+        assert capsys.readouterr().out == ""
+
+
 def test_options_override_the_file(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("train: {epochs: 7, lr: 2e-3, seed: 5}\nmodel: {rpe: alibi, args: {in_chans: 1}}\n")

@@ -16,6 +16,12 @@ from vit_rpe.training.evaluation import evaluate
 from vit_rpe.training.run_folder import read_metrics
 
 
+def test_pictures_can_be_left_out(tiny, tmp_path: Path, capsys) -> None:
+    tiny("run", "--train.epochs=1", "--pictures=false")
+    assert not (tmp_path / "run" / "pictures").exists()
+    assert not any(line.startswith("pictures") for line in capsys.readouterr().out.splitlines())
+
+
 def test_the_run_folder(tiny, tmp_path: Path, capsys) -> None:
     result = tiny("run", "--train.epochs=2", "--pictures=true")
     folder = tmp_path / "run"

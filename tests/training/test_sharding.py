@@ -36,7 +36,6 @@ def shard(self: Accelerator, model: nn.Module, optimizer: torch.optim.Optimizer)
 
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="torch was built without distributed")
 def test_a_sharded_run_ends_where_a_plain_one_does(tiny, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("vit_rpe.training.run.draw_pictures", lambda session, result: [])
     tiny("plain", PLAIN, *WORDS, "--data.batch_size=32")
     monkeypatch.setattr(Accelerator, "prepare", shard)
     monkeypatch.setattr(Accelerator, "is_fsdp2", property(lambda self: True))
@@ -52,7 +51,6 @@ def test_a_sharded_run_ends_where_a_plain_one_does(tiny, tmp_path: Path, monkeyp
 
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="torch was built without distributed")
 def test_a_sharded_run_resumes(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("vit_rpe.training.run.draw_pictures", lambda session, result: [])
     monkeypatch.setattr(Accelerator, "prepare", shard)
     monkeypatch.setattr(Accelerator, "is_fsdp2", property(lambda self: True))
     words, errors = [*TINY, PLAIN, *WORDS, "--train.schedule=constant"], tmp_path / "errors"

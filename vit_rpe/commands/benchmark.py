@@ -47,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=15.0, help="time of one comparison, about")
     parser.add_argument("--rounds", type=int, default=31, help="most rounds of one comparison")
     parser.add_argument("--output", type=Path, metavar="DIR", help="also write results.md, .csv, .png and summary.md")
+    parser.set_defaults(of_models=vars(parser.parse_args([])))
     words = parser.add_subparsers(dest="what", metavar="data", help="instead: images/s of the input side")
     data = words.add_parser("data", description="Images per second of the input side, beside torchvision's transforms.")
     data.add_argument("--setting", nargs="+", default=["memory", "jpeg"], metavar="NAME", help="memory, jpeg")
@@ -100,9 +101,9 @@ def _run_data(args: argparse.Namespace) -> None:
     from vit_rpe.benchmark.data import run as measure
     from vit_rpe.benchmark.data import table
 
-    for name in ("suite", "against", "curve", "output"):
-        if getattr(args, name):
-            raise ValueError(f"--{name} is for models and means nothing for 'benchmark data'")
+    for name, default in args.of_models.items():
+        if getattr(args, name) != default:
+            raise ValueError(f"--{name.replace('_', '-')} is for models and means nothing for 'benchmark data'")
     for name in ("images", "batch_size", "repeats"):
         check_count(name, getattr(args, name))
     if args.workers < 0:

@@ -180,7 +180,7 @@ class VisionTransformer(nn.Module):
         )
         self.rpe = create_position(once, num_heads, embed_dim // num_heads, grid, **factory)
         rates: Any = calculate_drop_path_rates(drop_path_rate, depth)
-        with drawn_later(weight_init not in ("skip", "reset"), norm_layer, mlp_layer):
+        with drawn_later(weight_init not in ("skip", "reset"), norm_layer, act_layer, mlp_layer):
             self.blocks = nn.ModuleList(
                 Block(
                     embed_dim,
