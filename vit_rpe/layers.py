@@ -165,7 +165,7 @@ class RelativeMultiheadAttention(nn.Module):
         q, k, v = self.project(x, context)
         if cache is not None:
             k, v = cache.extend(k, v)
-        seen = self._visible(visible, key_visible, q, k)
+        seen = None if visible is None and key_visible is None else self._visible(visible, key_visible, q, k)
         dropout_p = self.attn_drop.p if self.training else 0.0
         if terms is None:
             build, q_grid = self._window_terms(x, source, grid, context_grid, shared)
@@ -211,29 +211,31 @@ class RelativeMultiheadAttention(nn.Module):
             cached: earlier tokens on the key grid, before those of ``source``.
         """
         q, k = self._grids(grid, context_grid)
-        own = PositionTerms()
-        if q is not None and k is not None:
-            if keep is None:
-                check_length("x", x.shape[1], q)
-                if k is not q or source is not x or cached > 0:
-                    check_length("context" if source is not x else "x", cached + source.shape[1], k)
-            own = self._own_terms(q, k, x.device)
-            if keep is not None:
-                own = own.take(keep)
-        elif self.causal or self.window is not None:
-            raise ValueError("causal and window need to know where the tokens lie: pass grid")
+        if q is None or k is None:
+            if self.causal or self.window is not None:
+                raise ValueError("causal and window need to know where the tokens lie: pass grid")
+            return PositionTerms() if shared is None else shared
+        if keep is None:
+            check_length("x", x.shape[1], q)
+            if k is not q or source is not x or cached > 0:
+                check_length("context" if source is not x else "x", cached + source.shape[1], k)
+        if shared is not None and self.rpe is None and not self.causal and self.window is None:
+            return shared
+        own = self._own_terms(q, k, x.device)
+        if keep is not None:
+            own = own.take(keep)
         return own if shared is None else combine(shared, own)
 
     def _grids(self, grid: GridLike, context_grid: GridLike) -> tuple[TokenGrid | None, TokenGrid | None]:
         """Where queries and keys lie."""
         q = as_grid(grid) or self.grid
         k = as_grid(context_grid) or q
-        for place in (q, k):
+        for place in (q,) if k is q else (q, k):
             if self.grid is not None and place is not None and place.ndim != self.grid.ndim:
                 raise ValueError(
                     f"the native grid is {self.grid.size}, got tokens on a grid of {place.ndim} axes: {place.size}"
                 )
-        if q is not None and k is not None:
+        if k is not q and q is not None and k is not None:
             check_same_axes(q, k)
         return q, k
 

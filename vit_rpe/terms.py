@@ -16,7 +16,7 @@ from einops import rearrange
 from torch import Tensor
 
 from vit_rpe.geometry import TokenGrid, expand_axis
-from vit_rpe.toeplitz import spread
+from vit_rpe.toeplitz import spread, spread_with_room
 
 
 class RelativeVectors(NamedTuple):
@@ -96,6 +96,10 @@ class PositionTerms(NamedTuple):
 
 def dense_bias(terms: PositionTerms) -> Tensor | None:
     """Everything of the terms that is a bias, as one tensor, (H or 1, Nq, Nk) or with a batch axis; None if nothing."""
+    if len(terms.offset_bias) == 1 and not terms.axis_bias and terms.bias is None:
+        total = _bias_of_offsets(terms.offset_bias[0], terms.prefix_bias, *_grids(terms))
+        if total is not None:
+            return total
     total = grid_bias(terms)
     if total is not None:
         q, k = _grids(terms)
@@ -107,6 +111,21 @@ def dense_bias(terms: PositionTerms) -> Tensor | None:
     if terms.bias is None:
         return total
     return terms.bias if total is None else terms.bias + total
+
+
+def _bias_of_offsets(table: Tensor, prefix_bias: Tensor | None, q: TokenGrid, k: TokenGrid) -> Tensor | None:
+    """One table over offsets and the prefix scalars as (H, Nq, Nk), written in place; None where that cannot be."""
+    learning = torch.is_grad_enabled() and prefix_bias is not None and prefix_bias.requires_grad
+    if learning or (prefix_bias is not None and len(prefix_bias) > len(table)):
+        return None
+    total = spread_with_room(table, q, k)
+    if total is None or q.num_prefix + k.num_prefix == 0:
+        return total
+    to_patch, to_prefix, between = (0.0,) * 3 if prefix_bias is None else prefix_bias[..., None, None].unbind(1)
+    total[:, : q.num_prefix, k.num_prefix :] = to_patch
+    total[:, q.num_prefix :, : k.num_prefix] = to_prefix
+    total[:, : q.num_prefix, : k.num_prefix] = between
+    return total
 
 
 def grid_bias(terms: PositionTerms) -> Tensor | None:

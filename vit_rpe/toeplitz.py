@@ -10,59 +10,18 @@ R_a = number of lattice offsets along axis a.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from math import prod
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from vit_rpe.geometry import TokenGrid, are_constants, axis_offsets
+from vit_rpe.geometry import Device, TokenGrid, are_constants, axis_offsets
+from vit_rpe.memory import current_scratch
+from vit_rpe.sharing import is_plain, once_per_forward
 
 LONGEST_SLIDE = 64
-
-
-class Scratch:
-    """Memory for one result of :func:`slide` at a time, kept from one window of queries to the next.
-
-    Blocks this large go back to the system when they are freed, and getting them again costs a page fault for every
-    4 kB: a quarter of the time of attention over 128 x 128 tokens.
-    """
-
-    def __init__(self) -> None:
-        self._memory: Tensor | None = None
-        self._free = False
-
-    def clear(self) -> None:
-        """The last result is no longer needed."""
-        self._free = True
-
-    def take(self, shape: Sequence[int], like: Tensor) -> Tensor | None:
-        """Memory of this shape, dtype and device; None while a result is in use."""
-        if not self._free:
-            return None
-        self._free = False
-        size = prod(shape)
-        kept = self._memory
-        if kept is None or kept.numel() < size or kept.dtype != like.dtype or kept.device != like.device:
-            kept = self._memory = like.new_empty(size)
-        return kept[:size].view(tuple(shape))
-
-
-_scratch: ContextVar[Scratch | None] = ContextVar("scratch", default=None)
-
-
-@contextmanager
-def reusing_memory() -> Iterator[Scratch]:
-    """Within it results of :func:`slide` share one block of memory: each is valid until ``clear`` and the next."""
-    scratch = Scratch()
-    token = _scratch.set(scratch)
-    try:
-        yield scratch
-    finally:
-        _scratch.reset(token)
 
 
 def offset_range(q: TokenGrid, k: TokenGrid, axis: int) -> tuple[int, int]:
@@ -85,24 +44,47 @@ def spread(table: Tensor, q: TokenGrid, k: TokenGrid) -> Tensor:
     if not are_constants(*q.size, *k.size) or q.steps != k.steps:
         index = [axis_offsets(q, k, axis, table.device) - offset_range(q, k, axis)[0] for axis in range(q.ndim)]
         return lookup(table, index, q, k)
+    if q.ndim == 1 and q.size[0] > LONGEST_SLIDE:
+        return _at_steps(table, q).flip(1).unfold(1, k.size[0], 1).flip(1)
+    width = k.num_patches // k.size[0]
+    pieces = slide(_runs(table, q, k), q.size[0], k.num_patches, width)
+    return pieces.reshape(table.shape[0], q.num_patches, k.num_patches)
+
+
+def spread_with_room(table: Tensor, q: TokenGrid, k: TokenGrid) -> Tensor | None:
+    """:func:`spread` with rows and columns in front for prefix tokens, their entries not set: (H, Nq, Nk).
+
+    None where that takes more than one selection, and where a gradient is asked for or operations are recorded.
+    """
+    constants = are_constants(*q.size, *k.size) and is_plain()
+    if not constants or q.steps != k.steps or (q.ndim == 1 and q.size[0] > LONGEST_SLIDE):
+        return None
+    if table.requires_grad and torch.is_grad_enabled():
+        return None
+    width = k.num_patches // k.size[0]
+    return _pieces(_runs(table, q, k), q.size[0], k.num_patches, width, q.num_prefix, k.num_prefix)
+
+
+def _at_steps(table: Tensor, q: TokenGrid) -> Tensor:
+    """The entries of a table at offsets that occur between tokens ``q.steps`` apart."""
     for axis, step in enumerate(q.steps):
         if step > 1:
             table = table[(slice(None),) * (1 + axis) + (slice(None, None, step),)]
-    heads = table.shape[0]
-    rows, columns = q.size[0], k.size[0]
-    if q.ndim == 1 and rows > LONGEST_SLIDE:
-        return table.flip(1).unfold(1, columns, 1).flip(1)
-    # Opening an axis R into (Sq, Sk) is a strided view of the reversed table, last query first. With the first axis
-    # left as it is, (H, R, Sq_2, ..., Sk_2, ...), what a query sees of all its offsets is one run, and row i of the
-    # queries sees the run from Sq - 1 - i on.
-    runs = table.flip(tuple(range(1, 1 + q.ndim)))
+    return table
+
+
+def _runs(table: Tensor, q: TokenGrid, k: TokenGrid) -> Tensor:
+    """What each query position along all axes but the first sees of all its offsets, last first: (H, X, run).
+
+    Opening an axis R into (Sq, Sk) is a strided view of the reversed table, last query first. With the first axis left
+    as it is, (H, R, Sq_2, ..., Sk_2, ...), what a query sees of all its offsets is one run, and row i of the queries
+    sees the run from Sq - 1 - i on.
+    """
+    runs = _at_steps(table, q).flip(tuple(range(1, 1 + q.ndim)))
     for axis in range(1, q.ndim):
         runs = runs.unfold(1 + axis, k.size[axis], 1)
-    inner = tuple(range(1, q.ndim))
     runs = runs.permute(0, *range(2, 1 + q.ndim), 1, *range(1 + q.ndim, 2 * q.ndim))
-    runs = (runs.flip(inner) if inner else runs).reshape(heads, q.num_patches // rows, -1)
-    width = k.num_patches // columns
-    return slide(runs, rows, columns * width, width).reshape(heads, q.num_patches, k.num_patches)
+    return runs.reshape(table.shape[0], q.num_patches // q.size[0], -1)
 
 
 def lookup(table: Tensor, index: Sequence[Tensor], q: TokenGrid, k: TokenGrid) -> Tensor:
@@ -120,7 +102,7 @@ def lookup(table: Tensor, index: Sequence[Tensor], q: TokenGrid, k: TokenGrid) -
 
 
 def slide(runs: Tensor, rows: int, length: int, step: int) -> Tensor:
-    """Cut ``rows`` overlapping pieces out of every run: out[h, i, x] = runs[h, x, (rows - 1 - i) step :][:length].
+    """Overlapping pieces of runs lying in reverse: out[h, i, x] = runs[h, X - 1 - x, (rows - 1 - i) step :][:length].
 
     Args:
         runs: (H, X, (rows - 1) step + length).
@@ -130,10 +112,35 @@ def slide(runs: Tensor, rows: int, length: int, step: int) -> Tensor:
     """
     if runs.requires_grad and torch.is_grad_enabled():
         return _Slide.apply(runs, rows, length, step)
-    pieces = [runs.narrow(2, (rows - 1 - row) * step, length) for row in range(rows)]
-    scratch = None if torch.compiler.is_compiling() or torch.is_grad_enabled() else _scratch.get()
-    kept = None if scratch is None else scratch.take((runs.shape[0], rows, runs.shape[1], length), runs)
-    return torch.stack(pieces, dim=1, out=kept)
+    if not is_plain():
+        runs = runs.flip(1)
+        return torch.stack([runs.narrow(2, (rows - 1 - row) * step, length) for row in range(rows)], dim=1)
+    return _pieces(runs, rows, length, step).view(runs.shape[0], rows, runs.shape[1], length)
+
+
+def _pieces(runs: Tensor, rows: int, length: int, step: int, top: int = 0, left: int = 0) -> Tensor:
+    """:func:`slide` by one selection, which all threads share: row x of a matrix begins at entry x step of the runs.
+
+    Returns:
+        (H, top + rows X, left + length); the first ``top`` rows and ``left`` columns are not set.
+    """
+    heads, many, size = runs.shape
+    first = _first_rows(heads, many, rows, size // step, top, runs.device)
+    scratch = None if torch.is_grad_enabled() else current_scratch()
+    shape = (heads, top + rows * many, left + length)
+    kept = None if scratch is None else scratch.take(shape, runs)
+    out = runs.new_empty(shape) if kept is None else kept
+    matrix = runs.reshape(-1).unfold(0, length, step)
+    torch.index_select(matrix, 0, first, out=out.flatten(0, 1)[:, left:])
+    return out
+
+
+@once_per_forward
+def _first_rows(heads: int, many: int, rows: int, per_run: int, top: int, device: Device) -> Tensor:
+    """Where each piece begins in the matrix of :func:`_pieces`, int64 (heads * (top + rows * many),)."""
+    runs = torch.arange(heads * many, device=device).view(heads, 1, many).flip(2) * per_run
+    first = runs + torch.arange(rows - 1, -1, -1, device=device)[:, None]
+    return F.pad(first.flatten(1), (top, 0)).flatten()
 
 
 class _Slide(torch.autograd.Function):
@@ -142,7 +149,7 @@ class _Slide(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, runs: Tensor, rows: int, length: int, step: int) -> Tensor:
         ctx.shape, ctx.step = runs.shape, step
-        return torch.stack([runs.narrow(2, (rows - 1 - row) * step, length) for row in range(rows)], dim=1)
+        return slide(runs.detach(), rows, length, step)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
@@ -159,7 +166,7 @@ class _Unslide(torch.autograd.Function):
         total = grad.new_zeros(shape)
         for row in range(rows):
             total.narrow(2, (rows - 1 - row) * step, length).add_(grad[:, row])
-        return total
+        return total.flip(1)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:

@@ -11,7 +11,7 @@ import torch
 from tests.encodings.build import build
 from vit_rpe.attention import attention_weights
 from vit_rpe.encodings import create_encoding
-from vit_rpe.encodings.deberta import log_bucket
+from vit_rpe.encodings.deberta import log_bucket, row_of
 from vit_rpe.geometry import TokenGrid
 
 H, D = 2, 4
@@ -25,8 +25,8 @@ def test_log_buckets_of_the_published_setting() -> None:
 
 
 def test_rows_saturate() -> None:
-    encoding = create_encoding("deberta", H, D, TokenGrid((3,)))
-    assert encoding.rows(torch.tensor([-100_000, -511, 0, 511, 100_000])).tolist() == [0, 1, 256, 511, 511]
+    offsets = torch.tensor([-100_000, -511, 0, 511, 100_000])
+    assert row_of(offsets, span=256, max_distance=512).tolist() == [0, 1, 256, 511, 511]
 
 
 @pytest.mark.parametrize("directions", [("c2p",), ("p2c",), ("p2c", "c2p")])

@@ -13,7 +13,7 @@ from vit_rpe.encodings.alibi import alibi_slopes
 from vit_rpe.encodings.cpb import log_coordinate
 from vit_rpe.encodings.kerple import held
 from vit_rpe.encodings.lookhere import layer_factor
-from vit_rpe.encodings.rope_mixed import mixed_angles
+from vit_rpe.encodings.rope_mixed import mixed_rotation
 from vit_rpe.encodings.rope_normalized import normalized_coordinates
 from vit_rpe.encodings.t5 import t5_bucket
 from vit_rpe.geometry import TokenGrid
@@ -166,10 +166,12 @@ def test_rope_mixed_starts_with_directions_at_right_angles(axes: int) -> None:
         torch.testing.assert_close(basis @ basis.mT, torch.eye(axes).expand(3, -1, -1), atol=1e-5, rtol=1e-5)
 
 
-def test_mixed_angles_by_hand() -> None:
-    frequencies = torch.tensor([[[1.0, 2.0]], [[10.0, 20.0]]])
-    angles = mixed_angles(frequencies, TokenGrid((1, 2), 1, offset=(3, 4)))
-    assert angles.tolist() == [[[0, 0], [43, 86], [53, 106]]]
+def test_mixed_rotation_by_hand() -> None:
+    frequencies = torch.tensor([[[0.1, 0.2]], [[1.0, 2.0]]], dtype=torch.float64)
+    cos, sin = mixed_rotation(frequencies, TokenGrid((1, 2), 1, offset=(3, 4)))
+    angles = torch.tensor([[[0, 0], [4.3, 8.6], [5.3, 10.6]]], dtype=torch.float64)
+    torch.testing.assert_close(cos, angles.cos())
+    torch.testing.assert_close(sin, angles.sin())
 
 
 def test_normalized_coordinates_by_hand() -> None:

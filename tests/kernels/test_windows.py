@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from tests.encodings.build import SCALE, build, inputs, native_grid, refuses
 from tests.kernels.cases import compare, encoding_cases
-from vit_rpe import RelativeMultiheadAttention, TokenGrid, toeplitz
+from vit_rpe import RelativeMultiheadAttention, TokenGrid, memory
 from vit_rpe.attention import attend, windows
 from vit_rpe.encodings import create_encoding
 
@@ -62,14 +62,14 @@ def test_memory_that_windows_share_is_never_in_use_twice(names: list[str]) -> No
 @pytest.mark.usefixtures("_small")
 def test_windows_share_their_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     places = []
-    take = toeplitz.Scratch.take
+    take = memory.Scratch.take
 
-    def watched(scratch: toeplitz.Scratch, shape: Sequence[int], like: torch.Tensor) -> torch.Tensor | None:
+    def watched(scratch: memory.Scratch, shape: Sequence[int], like: torch.Tensor) -> torch.Tensor | None:
         kept = take(scratch, shape, like)
         places.append(None if kept is None else kept.data_ptr())
         return kept
 
-    monkeypatch.setattr(toeplitz.Scratch, "take", watched)
+    monkeypatch.setattr(memory.Scratch, "take", watched)
     layer = RelativeMultiheadAttention(24, 3, rpe="bias", grid=(5, 3), attn_impl="windows")
     with torch.no_grad():
         layer(torch.randn(2, 15, 24))

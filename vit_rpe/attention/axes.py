@@ -22,7 +22,8 @@ from torch import Tensor
 
 from vit_rpe.attention.definition import key_logits, query_logits
 from vit_rpe.geometry import TokenGrid
-from vit_rpe.terms import PositionTerms, RelativeVectors, dense_bias, pad_prefix, with_prefix
+from vit_rpe.sharing import once_per_forward
+from vit_rpe.terms import AxisBias, PositionTerms, RelativeVectors, dense_bias, pad_prefix, with_prefix
 
 Channels = tuple[Tensor, Tensor]
 
@@ -32,6 +33,8 @@ LONG_AXIS = 32
 
 def axis_logits(q: Tensor, k: Tensor, terms: PositionTerms, scale: float) -> Tensor | None:
     """As :func:`position_logits`, (B or 1, H or 1, Nq, Nk): per-axis parts by their channels, the rest as defined."""
+    if not (terms.axis_bias or terms.on_query or terms.on_key or terms.offset_bias) and terms.prefix_bias is None:
+        return terms.bias if terms.bias is None or terms.bias.ndim == 4 else terms.bias[None]
     total: Tensor | None = None
     if has_axis_logits(terms):
         length = grids_of(terms)[1].size[-1]
@@ -74,7 +77,7 @@ def channels(q: Tensor, k: Tensor, terms: PositionTerms, scale: float) -> Channe
     left, right = [], []
     marks_of: dict[tuple[int, ...], Tensor] = {}  # of the key grid, by axes
     for features in query_features(q, terms, scale):
-        marks_of[features.axes] = one_hots(k_grid, features.axes, k)
+        marks_of[features.axes] = one_hots(k_grid, features.axes, k.dtype, k.device)
         left.append(features.values.to(q.dtype))
         right.append(marks_of[features.axes])
     for features in key_features(k, terms, scale):
@@ -83,7 +86,7 @@ def channels(q: Tensor, k: Tensor, terms: PositionTerms, scale: float) -> Channe
         elif q_grid is k_grid and features.axes in marks_of:
             left.append(marks_of[features.axes])
         else:
-            left.append(one_hots(q_grid, features.axes, q))
+            left.append(one_hots(q_grid, features.axes, q.dtype, q.device))
         right.append(features.values.to(k.dtype))
     wide_left, wide_right = _padded(joined(left), q_grid), _padded(joined(right), k_grid)
     if terms.prefix_bias is not None:
@@ -121,15 +124,37 @@ def query_features(q: Tensor, terms: PositionTerms, scale: float) -> list[Featur
     found = []
     parts = [part for part in terms.on_query if part.axis is not None]
     if parts:
-        found.append(Features(_axes(parts), _content(q, parts, [part.index for part in parts], grid) * scale))
+        found.append(Features(_axes(parts), _content(q, parts, grid, scale)))
     if terms.axis_bias:
         axes = tuple(bias.axis for bias in terms.axis_bias)
-        rows = [axis_rows(grid, bias.axis, bias.bias)[None] for bias in terms.axis_bias]
+        rows = _axis_bias_rows(grid, terms.axis_bias)
         if found and found[0].axes == axes:
-            found = [Features(axes, found[0].values + joined(rows))]
+            found = [Features(axes, found[0].values + rows)]
         else:
-            found.append(Features(axes, joined(rows)))
+            found.append(Features(axes, rows))
     return found
+
+
+def _axis_bias_rows(grid: TokenGrid, biases: tuple[AxisBias, ...]) -> Tensor:
+    """(1, H or 1, P, sum of S) of the queries on ``grid``."""
+    return joined([axis_rows(grid, part.axis, part.bias)[None] for part in biases])
+
+
+def absorb_constants(q: Tensor, terms: PositionTerms) -> tuple[Tensor, PositionTerms]:
+    """What every key adds for all queries alike, <k_j, u>, as a shift of the queries: <q_i + u, k_j>.
+
+    Only where all pairs have it and keys are not rotated; the other terms still meet the queries as they were.
+
+    Returns:
+        The shifted queries, and the terms without these parts.
+    """
+    parts = tuple(part for part in terms.on_key if part.axis is not None and is_constant(part))
+    if not parts or terms.rotate_k is not None or any(grid.num_prefix for grid in grids_of(terms)):
+        return q, terms
+    rest = tuple(part for part in terms.on_key if part.axis is None or not is_constant(part))
+    for part in parts:
+        q = q + part.table.to(q.dtype)  # (H or 1, 1, D)
+    return q, terms._replace(on_key=rest)
 
 
 def key_features(k: Tensor, terms: PositionTerms, scale: float) -> list[Features]:
@@ -138,28 +163,30 @@ def key_features(k: Tensor, terms: PositionTerms, scale: float) -> list[Features
     found = []
     parts = [part for part in terms.on_key if part.axis is not None and not is_constant(part)]
     if parts:
-        found.append(Features(_axes(parts), _content(k, parts, [part.index.mT for part in parts], grid) * scale))
+        found.append(Features(_axes(parts), _content(k, parts, grid, scale, of_keys=True)))
     for part in terms.on_key:
         if part.axis is not None and is_constant(part):
             found.append(Features((), k[:, :, grid.num_prefix :] @ part.table.to(k.dtype).mT * scale))
     return found
 
 
-def _content(x: Tensor, parts: Sequence[RelativeVectors], index: Sequence[Tensor], grid: TokenGrid) -> Tensor:
-    """<x_i, table[index[i_a, c]]> for every grid token i and coordinate c, the parts side by side.
+def _content(
+    x: Tensor, parts: Sequence[RelativeVectors], grid: TokenGrid, scale: float, *, of_keys: bool = False
+) -> Tensor:
+    """scale <x_i, table[index of i_a and c]> for every grid token i and coordinate c, the parts side by side.
 
     One product with the rows of all tables, and one gather.
 
     Args:
         x: (B, H, N, D) on ``grid``, prefix first.
-        index: int64 (S_a, C), one a part.
+        of_keys: x are the keys, and c is a coordinate of the queries.
 
     Returns:
         (B, H, P, sum of C).
     """
-    tables = _side_by_side(parts).to(x.dtype)
+    tables = _scaled_tables(tuple(part.table for part in parts), scale, x.dtype)
     product = (x[:, :, grid.num_prefix :] if grid.num_prefix else x) @ tables.mT  # (B, H, P, sum of R)
-    rows = _rows_of_parts(parts, index, grid)
+    rows = _rows_of_parts(parts, grid, of_keys=of_keys)
     return product.gather(-1, rows.expand(*product.shape[:-1], rows.shape[-1]))
 
 
@@ -174,32 +201,51 @@ def axis_value_output(weights: Tensor, parts: Sequence[RelativeVectors], grid: T
     Returns:
         (B, H, Pq, D).
     """
-    tables = _side_by_side(parts)
-    rows = _rows_of_parts(parts, [part.index for part in parts], grid).expand(weights.shape)
+    tables = _side_by_side([part.table for part in parts])
+    rows = _rows_of_parts(parts, grid).expand(weights.shape)
     buckets = weights.new_zeros(*weights.shape[:-1], tables.shape[1]).scatter_add(-1, rows, weights)
     return buckets @ tables.to(weights.dtype)
+
+
+def _scaled_tables(tables: tuple[Tensor, ...], scale: float, dtype: torch.dtype) -> Tensor:
+    return _side_by_side(tables).to(dtype) * scale
 
 
 def _axes(parts: Sequence[RelativeVectors]) -> tuple[int, ...]:
     return tuple(part.axis for part in parts if part.axis is not None)
 
 
-def _side_by_side(parts: Sequence[RelativeVectors]) -> Tensor:
-    """The tables of several parts as one, (H or 1, sum of R, D)."""
-    if len(parts) == 1:
-        return parts[0].table
-    heads = max(part.table.shape[0] for part in parts)
-    return torch.cat([part.table.expand(heads, -1, -1) for part in parts], dim=1)
+def _side_by_side(tables: Sequence[Tensor]) -> Tensor:
+    """Tables (H or 1, R, D) as one, (H or 1, sum of R, D)."""
+    if len(tables) == 1:
+        return tables[0]
+    heads = max(table.shape[0] for table in tables)
+    return torch.cat([table.expand(heads, -1, -1) for table in tables], dim=1)
 
 
-def _rows_of_parts(parts: Sequence[RelativeVectors], index: Sequence[Tensor], grid: TokenGrid) -> Tensor:
-    """For every grid token and coordinate the row of :func:`_side_by_side`, int64 (P, sum of C)."""
+def _rows_of_parts(parts: Sequence[RelativeVectors], grid: TokenGrid, *, of_keys: bool = False) -> Tensor:
+    """For every grid token and coordinate of the other side the row of :func:`_side_by_side`, int64 (P, sum of C).
+
+    Args:
+        of_keys: the tokens of ``grid`` are the keys.
+    """
+    return _side_by_side_rows(grid, _axes(parts), _lengths(parts), tuple(part.index for part in parts), of_keys)
+
+
+@once_per_forward
+def _side_by_side_rows(
+    grid: TokenGrid, axes: tuple[int, ...], lengths: tuple[int, ...], index: tuple[Tensor, ...], of_keys: bool
+) -> Tensor:
     found, start = [], 0
-    for part, own in zip(parts, index, strict=True):
-        assert part.axis is not None
-        found.append(axis_rows(grid, part.axis, own + start if start else own))
-        start += part.table.shape[1]
+    for axis, length, own in zip(axes, lengths, index, strict=True):
+        rows = own.mT if of_keys else own
+        found.append(axis_rows(grid, axis, rows + start if start else rows))
+        start += length
     return _along_last(found)
+
+
+def _lengths(parts: Sequence[RelativeVectors]) -> tuple[int, ...]:
+    return tuple(part.table.shape[1] for part in parts)
 
 
 def axis_rows(grid: TokenGrid, axis: int, values: Tensor) -> Tensor:
@@ -215,9 +261,10 @@ def axis_rows(grid: TokenGrid, axis: int, values: Tensor) -> Tensor:
     return values.index_select(-2, coordinate)
 
 
-def one_hots(grid: TokenGrid, axes: tuple[int, ...], like: Tensor) -> Tensor:
+@once_per_forward
+def one_hots(grid: TokenGrid, axes: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     """Which coordinate every grid token has along each axis, (1, 1, P, sum of S)."""
-    marks = [axis_rows(grid, axis, torch.eye(grid.size[axis], dtype=like.dtype, device=like.device)) for axis in axes]
+    marks = [axis_rows(grid, axis, torch.eye(grid.size[axis], dtype=dtype, device=device)) for axis in axes]
     return _along_last(marks)[None, None]
 
 

@@ -59,8 +59,8 @@ def attend(
     """
     options = Options(scale * terms.scale, all_visible(q, k, terms, visible), dropout_p, logit_clip)
     if impl == "auto":
-        impl = choose(q, k, terms, options)
-    elif impl not in KERNELS:
+        return KERNELS[choose(q, k, terms, options)].run(q, k, v, terms, options)
+    if impl not in KERNELS:
         raise unknown_name("attn_impl", impl, ["auto", *KERNELS])
     reason = KERNELS[impl].refuses(terms, options)
     if reason is not None:

@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vit_rpe.attention.axes import axis_logits, axis_value_output, channels, has_axis_logits, one_hots
+from vit_rpe.attention.axes import absorb_constants, axis_logits, axis_value_output, channels, has_axis_logits, one_hots
 from vit_rpe.attention.definition import Options, eager
-from vit_rpe.attention.rotation import rotate
+from vit_rpe.attention.rotation import rotate_both
 from vit_rpe.attention.sdpa import masked_sdpa, needs_eager
 from vit_rpe.terms import PositionTerms
 
@@ -24,6 +24,8 @@ from vit_rpe.terms import PositionTerms
 def fold(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: Options) -> Tensor:
     """The kernel ``"fold"``: per-axis parts by extra channels, whatever else there is by a mask."""
     assert terms.grids is not None
+    whole = terms
+    shifted, terms = absorb_constants(q, terms)
     rest = terms._replace(
         axis_bias=(),
         prefix_bias=None if has_axis_logits(terms) else terms.prefix_bias,
@@ -32,8 +34,8 @@ def fold(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: Options
     )
     mask = axis_logits(q, k, rest, options.scale)
     if mask is not None and needs_eager(q, k, v, mask):
-        return eager(q, k, v, terms, options)
-    wide_q, wide_k = rotate(q, terms.rotate_q), rotate(k, terms.rotate_k)
+        return eager(q, k, v, whole, options)
+    wide_q, wide_k = rotate_both(shifted, k, terms.rotate_q, terms.rotate_k)
     if has_axis_logits(terms):
         left, right = channels(q, k, terms, options.scale)
         wide_q = beside(wide_q, left / options.scale)
@@ -58,7 +60,8 @@ def fold_refuses(terms: PositionTerms, options: Options) -> str | None:
 def _with_one_hots(v: Tensor, terms: PositionTerms) -> Tensor:
     assert terms.grids is not None
     grid = terms.grids[1]
-    marks = one_hots(grid, tuple(part.axis for part in terms.on_value if part.axis is not None), v)
+    axes = tuple(part.axis for part in terms.on_value if part.axis is not None)
+    marks = one_hots(grid, axes, v.dtype, v.device)
     return beside(v, F.pad(marks, (0, 0, grid.num_prefix, 0)))
 
 

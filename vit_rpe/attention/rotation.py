@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vit_rpe.sharing import is_plain, once_per_forward
+
 Rotation = tuple[Tensor, Tensor]
 
 
@@ -18,13 +20,26 @@ def rotate(x: Tensor, rotation: Rotation | None) -> Tensor:
     """Turn the pairs (c, c + D/2) of x (B, H, N, D) by the angles whose (cos, sin) are given; same shape and dtype."""
     if rotation is None:
         return x
-    cos, sin = rotation
-    wide = x.to(torch.promote_types(x.dtype, cos.dtype))
     if torch.compiler.is_compiling():
         return rotate_plainly(x, rotation)
+    cos, sin = rotation
+    wide = x if x.dtype == cos.dtype else x.to(torch.promote_types(x.dtype, cos.dtype))
     if torch.is_grad_enabled() and (wide.requires_grad or cos.requires_grad):
         return _Turn.apply(wide, cos, sin).to(x.dtype)
-    return _turn(wide, cos, sin).to(x.dtype)
+    turned = _turn(wide, cos, sin)
+    return turned if turned.dtype == x.dtype else turned.to(x.dtype)
+
+
+def rotate_both(q: Tensor, k: Tensor, of_q: Rotation | None, of_k: Rotation | None) -> tuple[Tensor, Tensor]:
+    """:func:`rotate` for queries and keys, at once where one projection made them and they turn by the same angles."""
+    if of_q is not None and of_q is of_k and not torch.is_grad_enabled() and is_plain():
+        apart = k.storage_offset() - q.storage_offset()
+        alike = q.shape == k.shape and q.stride() == k.stride() and q.dtype == k.dtype == of_q[0].dtype
+        if alike and apart > 0 and q.untyped_storage().data_ptr() == k.untyped_storage().data_ptr():
+            both = q.as_strided((2, *q.shape), (apart, *q.stride()))
+            turned_q, turned_k = _turn(both, *of_q).unbind(0)
+            return turned_q, turned_k
+    return rotate(q, of_q), rotate(k, of_k)
 
 
 def rotate_plainly(x: Tensor, rotation: Rotation | None) -> Tensor:
@@ -37,10 +52,22 @@ def rotate_plainly(x: Tensor, rotation: Rotation | None) -> Tensor:
 
 
 def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """[b, a] * [-sin, sin] + [a, b] * [cos, cos], in one buffer: two to three times faster than the plain formula."""
-    a, b = x.chunk(2, dim=-1)
-    out = torch.cat([b, a], dim=-1)
-    return out.mul_(torch.cat([-sin, sin], dim=-1)).addcmul_(x, torch.cat([cos, cos], dim=-1))
+    """The rotation in one buffer: two to three times faster than the plain formula."""
+    if cos.ndim == 2:
+        both_cos, both_sin = doubled(cos, sin)
+        return x.roll(x.shape[-1] // 2, -1).mul_(both_sin).addcmul_(x, both_cos)
+    # angles of a head or sample serve one layer only: doubling them costs more than it saves
+    halves = x.unflatten(-1, (2, x.shape[-1] // 2))
+    out = halves * cos[..., None, :]
+    out[..., 0, :].addcmul_(halves[..., 1, :], sin, value=-1)
+    out[..., 1, :].addcmul_(halves[..., 0, :], sin)
+    return out.flatten(-2)
+
+
+@once_per_forward
+def doubled(cos: Tensor, sin: Tensor) -> Rotation:
+    """[cos, cos] and [-sin, sin], for queries, keys and all layers that turn by the same angles."""
+    return torch.cat([cos, cos], dim=-1), torch.cat([-sin, sin], dim=-1)
 
 
 class _Turn(torch.autograd.Function):

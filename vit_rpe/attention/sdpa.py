@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vit_rpe.attention.axes import axis_logits
+from vit_rpe.attention.axes import absorb_constants, axis_logits
 from vit_rpe.attention.definition import Options, eager
-from vit_rpe.attention.rotation import rotate
+from vit_rpe.attention.rotation import rotate_both
 from vit_rpe.attention.unfused import fits_unfused, unfused_attention
 from vit_rpe.terms import PositionTerms
 
@@ -20,10 +20,11 @@ CUDA_ALIGNMENT = 8
 
 def sdpa(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: Options) -> Tensor:
     """The kernel ``"sdpa"``."""
-    mask = axis_logits(q, k, terms, options.scale)
+    shifted, rest = absorb_constants(q, terms)
+    mask = axis_logits(q, k, rest, options.scale)
     if mask is not None and needs_eager(q, k, v, mask):
         return eager(q, k, v, terms, options)
-    q, k = rotate(q, terms.rotate_q), rotate(k, terms.rotate_k)
+    q, k = rotate_both(shifted, k, terms.rotate_q, terms.rotate_k)
     return masked_sdpa(q, k, v, mask, options)
 
 

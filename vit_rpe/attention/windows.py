@@ -23,9 +23,9 @@ from torch.utils.checkpoint import checkpoint
 from vit_rpe.attention.definition import Options
 from vit_rpe.attention.sdpa import sdpa, sdpa_refuses
 from vit_rpe.geometry import TokenGrid
+from vit_rpe.memory import reusing_memory
 from vit_rpe.sections import Range, heads_of, rows_of, take_heads, take_rows, window_tokens
 from vit_rpe.terms import PositionTerms
-from vit_rpe.toeplitz import reusing_memory
 
 BLOCK, BLOCKS = 256, 3  # torch's fused CPU kernel works on blocks of so many queries where there are 3 of them or more
 BUDGET = 2**26  # bytes of one window's bias of one head, which may leave it fewer queries

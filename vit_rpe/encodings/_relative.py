@@ -18,16 +18,19 @@ from torch import Tensor, nn
 from vit_rpe.encodings._base import PositionEncoding, at_least_float32, check_choice
 from vit_rpe.geometry import Device, TokenGrid, are_constants, axis_offsets
 from vit_rpe.resampling import RESAMPLINGS, resample
+from vit_rpe.sharing import once_per_forward
 from vit_rpe.toeplitz import offset_range
 
 PREFIX_CHOICES = ("zero", "learned")
 
 
+@once_per_forward
 def clipped_index(q: TokenGrid, k: TokenGrid, axis: int, max_distance: int, device: Device = None) -> Tensor:
     """Table row of every pair along one axis, clip(delta) + M, int64 (Sq, Sk): saturates, never wraps."""
     return axis_offsets(q, k, axis, device).clamp(-max_distance, max_distance) + max_distance
 
 
+@once_per_forward
 def distinct_offsets(
     q: TokenGrid, k: TokenGrid, axis: int, device: Device = None, *, limit: int | None = None
 ) -> tuple[Tensor, Tensor]:

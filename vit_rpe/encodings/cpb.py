@@ -29,6 +29,7 @@ from vit_rpe.encodings._relative import (
     project,
 )
 from vit_rpe.geometry import Device, TokenGrid
+from vit_rpe.sharing import once_per_forward
 from vit_rpe.terms import PositionTerms
 from vit_rpe.toeplitz import offset_range
 
@@ -41,6 +42,15 @@ def log_coordinate(delta: Tensor, mode: str, size: int) -> Tensor:
         return delta.sign() * torch.log1p(delta.abs())
     x = 8.0 * delta / (size - 1) if size > 1 else torch.zeros_like(delta)
     return x.sign() * torch.log2(1.0 + x.abs()) / log2(8)
+
+
+@once_per_forward
+def coordinates(
+    q: TokenGrid, k: TokenGrid, axis: int, mode: str, size: int, device: Device, dtype: torch.dtype
+) -> Tensor:
+    """:func:`log_coordinate` of every offset that occurs along one axis, (R,)."""
+    low, count = offset_range(q, k, axis)
+    return log_coordinate((torch.arange(count, device=device) + low).to(dtype), mode, size)
 
 
 @register(
@@ -129,9 +139,7 @@ class ContinuousBias(PositionEncoding):
         weight, hidden = at_least_float32(self.fc1.weight), at_least_float32(self.fc1.bias)
         # The first layer is a sum over axes, so its input is never made for tuples of offsets.
         for axis, size in enumerate(self.grid.size):
-            low, count = offset_range(q, k, axis)
-            delta = (torch.arange(count, device=weight.device) + low).to(weight.dtype)
-            coordinate = log_coordinate(delta, self.mode, size)
+            coordinate = coordinates(q, k, axis, self.mode, size, weight.device, weight.dtype)
             hidden = hidden.unsqueeze(-2) + coordinate[:, None] * weight[:, axis]  # (R_1, ..., R_axis, hidden)
         values = project(at_least_float32(self.fc2.weight), hidden.flatten(0, -2).relu_())  # (H, R_1 ... R_n)
         if self.fc2.bias is not None:

@@ -21,9 +21,9 @@ from torch import Tensor, nn
 
 from vit_rpe.encodings._base import Card, PositionEncoding, at_least_float32, check_choice, register
 from vit_rpe.encodings._relative import distinct_offsets, project
-from vit_rpe.geometry import Device, TokenGrid, are_constants
+from vit_rpe.geometry import Device, TokenGrid
+from vit_rpe.sharing import once_per_forward
 from vit_rpe.terms import PositionTerms, RelativeVectors
-from vit_rpe.toeplitz import offset_range
 
 DIRECTIONS = ("c2p", "p2c")
 
@@ -43,6 +43,28 @@ def log_bucket(offsets: Tensor, span: int, max_distance: int) -> Tensor:
     largest = torch.tensor((max_distance - 1) / middle, device=offsets.device).log()
     far = torch.ceil((distance / middle).log() / largest * (middle - 1)).long() + middle
     return torch.where(offsets.abs() <= middle, offsets, offsets.sign() * far)
+
+
+def row_of(offsets: Tensor, span: int, max_distance: int | None) -> Tensor:
+    """Row of an axis's part of ``embed`` for offsets, int64 of any shape."""
+    bucket = offsets if max_distance is None else log_bucket(offsets, span, max_distance)
+    return (bucket + span).clamp(0, 2 * span - 1)
+
+
+@once_per_forward
+def rows_between(
+    q: TokenGrid, k: TokenGrid, span: int, max_distance: int | None, device: Device = None
+) -> tuple[Tensor, tuple[int, ...], tuple[Tensor, ...]]:
+    """Rows of ``embed`` for the offsets that occur between two grids.
+
+    Returns:
+        The rows of all axes, int64; how many of them each axis has; and per axis where among its own each pair of
+        coordinates finds its row, int64 (Sq, Sk).
+    """
+    farthest = span if max_distance is None else max_distance
+    found = [distinct_offsets(q, k, axis, device, limit=farthest) for axis in range(q.ndim)]
+    rows = [row_of(offsets, span, max_distance) + axis * 2 * span for axis, (offsets, _) in enumerate(found)]
+    return torch.cat(rows), tuple(own.shape[0] for own in rows), tuple(index for _, index in found)
 
 
 @register(
@@ -95,9 +117,6 @@ class Deberta(PositionEncoding):
         self.span = span
         self.max_distance = max_distance
         self.softmax_factor = 1 / math.sqrt(1 + len(directions))
-        self.farthest = span if max_distance is None else max_distance
-        reachable = torch.arange(-self.farthest, self.farthest + 1, device="cpu")
-        self.row_of_offset: list[int] = self.rows(reachable).tolist()
         self.embed = nn.Parameter(torch.empty(grid.ndim * 2 * span, width))
         self.key_proj = nn.Linear(width, width, bias=False) if "c2p" in directions else None
         self.query_proj = nn.Linear(width, width) if "p2c" in directions else None
@@ -113,20 +132,10 @@ class Deberta(PositionEncoding):
     def no_weight_decay(self) -> set[str]:
         return {name for name, _ in self.named_parameters() if not name.endswith("weight")}
 
-    def rows(self, offsets: Tensor) -> Tensor:
-        """Row of an axis's part of ``embed`` for offsets, int64 of any shape."""
-        bucket = offsets if self.max_distance is None else log_bucket(offsets, self.span, self.max_distance)
-        return (bucket + self.span).clamp(0, 2 * self.span - 1)
-
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
         embed = at_least_float32(self.embed)
-        rows, index = [], []
-        for axis in range(q.ndim):
-            offsets, own = distinct_offsets(q, k, axis, embed.device, limit=self.farthest)
-            rows.append(self._rows_between(q, k, axis, offsets))
-            index.append(own)
-        used = embed.index_select(0, torch.cat(rows))  # the axes go through a projection together
-        counts = [own.shape[0] for own in rows]
+        rows, counts, index = rows_between(q, k, self.span, self.max_distance, embed.device)
+        used = embed.index_select(0, rows)  # the axes go through a projection together
         on_query, on_key = [], []
         if self.key_proj is not None:
             tables = self._per_head(project(used, self.key_proj.weight)).split(counts, dim=1)
@@ -135,14 +144,6 @@ class Deberta(PositionEncoding):
             tables = self._per_head(project(used, self.query_proj.weight, self.query_proj.bias)).split(counts, dim=1)
             on_key = [RelativeVectors(*part, axis) for axis, part in enumerate(zip(tables, index, strict=True))]
         return PositionTerms(on_query=tuple(on_query), on_key=tuple(on_key), scale=self.softmax_factor, grids=(q, k))
-
-    def _rows_between(self, q: TokenGrid, k: TokenGrid, axis: int, offsets: Tensor) -> Tensor:
-        """:meth:`rows` of the offsets that occur along an axis, in its part of ``embed``: read off where it can be."""
-        first, (low, count) = axis * 2 * self.span, offset_range(q, k, axis)
-        if not are_constants(low, count) or low < -self.farthest or low + count - 1 > self.farthest:
-            return self.rows(offsets) + first
-        start = low + self.farthest
-        return torch.tensor([first + row for row in self.row_of_offset[start : start + count]], device=offsets.device)
 
     def _per_head(self, vectors: Tensor) -> Tensor:
         """(R, H D) -> (H, R, D)."""

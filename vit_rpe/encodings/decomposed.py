@@ -24,9 +24,11 @@ from torch import Tensor, nn
 from vit_rpe.encodings._base import Card, PositionEncoding, at_least_float32, register
 from vit_rpe.encodings._relative import resample_on_load
 from vit_rpe.geometry import Device, TokenGrid, axis_offsets
+from vit_rpe.sharing import once_per_forward
 from vit_rpe.terms import PositionTerms, RelativeVectors
 
 
+@once_per_forward
 def pooled_rows(q: TokenGrid, k: TokenGrid, axis: int, size: int, device: Device = None) -> Tensor:
     """Table row of every pair along one axis, int64 (Sq, Sk).
 

@@ -22,7 +22,7 @@ grid without prefix tokens has no extra bucket.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +30,7 @@ from torch import Tensor, nn
 from vit_rpe.encodings._base import Card, PositionEncoding, at_least_float32, check_choice, register
 from vit_rpe.encodings._relative import distinct_offsets, prefix_entries
 from vit_rpe.geometry import Device, TokenGrid, axis_offsets
+from vit_rpe.sharing import once_per_forward
 from vit_rpe.terms import AxisBias, PositionTerms, RelativeVectors, pad_prefix
 from vit_rpe.toeplitz import spread
 
@@ -57,12 +58,35 @@ def level_starts(ratio: float) -> list[int]:
     return starts
 
 
-def count_reached(values: Tensor, starts: list[int]) -> Tensor:
+def count_reached(values: Tensor, starts: Sequence[int]) -> Tensor:
     """How many of the starts each integer has reached: g by comparisons, the same on every device."""
     level = torch.zeros_like(values)
     for start in starts:
         level = level + (values >= start)
     return level
+
+
+@once_per_forward
+def level_of(delta: Tensor, starts: tuple[int, ...]) -> Tensor:
+    """g(delta), counted from 0, for int64 offsets of any shape."""
+    return delta.sign() * count_reached(delta.abs(), starts) + len(starts)
+
+
+@once_per_forward
+def joint_bucket(q: TokenGrid, k: TokenGrid, method: str, starts: tuple[int, ...], device: Device = None) -> Tensor:
+    """The bucket of every offset that occurs, for the methods that mix both coordinates, int64 (R_h, R_w)."""
+    dh, dw = (distinct_offsets(q, k, axis, device)[0] for axis in range(2))
+    if method == "product":
+        return level_of(dh, starts)[:, None] * (2 * len(starts) + 1) + level_of(dw, starts)
+    squared = dh.square()[:, None] + dw.square()
+    # round(sqrt(x)) >= t is x > t (t - 1) for integers: no root is taken, and none is rounded wrongly.
+    return count_reached(squared, [t * (t - 1) + 1 if method == "euclidean" else t for t in starts])
+
+
+@once_per_forward
+def bucket_of_pairs(bucket: Tensor, q: TokenGrid, k: TokenGrid, of_prefix: int) -> Tensor:
+    """The bucket of every pair of tokens, int64 (Nq, Nk), from those of the offsets."""
+    return pad_prefix(spread(bucket[None], q, k)[0], q, k, value=of_prefix)
 
 
 @register(
@@ -119,7 +143,7 @@ class IRPE(PositionEncoding):
         self.method = method
         self.mode = mode
         self.on = tuple(on)
-        self.starts = level_starts(ratio)
+        self.starts = tuple(level_starts(ratio))
         self.levels = 2 * len(self.starts) + 1
         directed = {"product": self.levels**2, "cross": self.levels}
         self.buckets = directed.get(method, len(self.starts) + 1)
@@ -139,13 +163,12 @@ class IRPE(PositionEncoding):
         device = next(iter(tables.values())).device
         if self.method == "cross":
             return self._cross(q, k, tables, device)
-        bucket = self._joint_bucket(q, k, device)  # (R_h, R_w)
+        bucket = joint_bucket(q, k, self.method, self.starts, device)
         if self.mode == "bias":
             table = tables["table"].index_select(1, bucket.flatten()).unflatten(1, bucket.shape)
             prefix = prefix_entries(self._prefix_entries(tables["table"]), q, k)
             return PositionTerms(offset_bias=(table,), prefix_bias=prefix, grids=(q, k))
-        of_prefix = self.buckets if self.has_prefix_bucket else -1
-        index = pad_prefix(spread(bucket[None], q, k)[0], q, k, value=of_prefix)
+        index = bucket_of_pairs(bucket, q, k, self.buckets if self.has_prefix_bucket else -1)
         return _on_sides({side: (RelativeVectors(tables[f"table_{side}"][None], index),) for side in self.on}, q, k)
 
     def _names(self) -> list[str]:
@@ -154,7 +177,7 @@ class IRPE(PositionEncoding):
 
     def _cross(self, q: TokenGrid, k: TokenGrid, tables: dict[str, Tensor], device: Device) -> PositionTerms:
         """Rows and columns apart, each a part of its axis; what pairs with a prefix token have is dense."""
-        levels = [self._level(axis_offsets(q, k, axis, device)) for axis in range(2)]
+        levels = [level_of(axis_offsets(q, k, axis, device), self.starts) for axis in range(2)]
         if self.mode == "bias":
             rows, columns = tables["table_h"], tables["table_w"]
             biases = tuple(
@@ -176,20 +199,6 @@ class IRPE(PositionEncoding):
     def _prefix_entries(self, table: Tensor) -> Tensor | None:
         """The last bucket of (H, buckets + 1) in the layout of a learned prefix, (H, 3); None without that bucket."""
         return table[:, -1:].expand(-1, 3) if self.has_prefix_bucket else None
-
-    def _level(self, delta: Tensor) -> Tensor:
-        """g(delta), counted from 0, for int64 offsets of any shape."""
-        return delta.sign() * count_reached(delta.abs(), self.starts) + len(self.starts)
-
-    def _joint_bucket(self, q: TokenGrid, k: TokenGrid, device: Device) -> Tensor:
-        """The bucket of every offset that occurs, for the methods that mix both coordinates, int64 (R_h, R_w)."""
-        dh, dw = (distinct_offsets(q, k, axis, device)[0] for axis in range(2))
-        if self.method == "product":
-            return self._level(dh)[:, None] * self.levels + self._level(dw)
-        squared = dh.square()[:, None] + dw.square()
-        # round(sqrt(x)) >= t is x > t (t - 1) for integers: no root is taken, and none is rounded wrongly.
-        rounded = self.method == "euclidean"
-        return count_reached(squared, [t * (t - 1) + 1 if rounded else t for t in self.starts])
 
 
 def _on_sides(sides: Mapping[str, tuple[RelativeVectors, ...]], q: TokenGrid, k: TokenGrid) -> PositionTerms:

@@ -11,24 +11,44 @@ Differs from the paper: any number of axes.
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vit_rpe.encodings._base import Card, PositionEncoding, at_least_float32, register
 from vit_rpe.geometry import Device, TokenGrid
+from vit_rpe.sharing import once_per_forward
 from vit_rpe.terms import PositionTerms
 
 
-def mixed_angles(frequencies: Tensor, grid: TokenGrid) -> Tensor:
-    """Angles of all tokens, prefix first: frequencies (n, H, D/2) -> (H, N, D/2), in at least float32.
+@once_per_forward
+def axis_places(grid: TokenGrid, axis: int, device: Device, dtype: torch.dtype) -> Tensor:
+    """Lattice coordinates along one axis, (S,)."""
+    return grid.axis_positions(axis, device).to(dtype)
 
-    A sum of products, not a matrix product: autocast leaves those alone.
+
+def mixed_rotation(frequencies: Tensor, grid: TokenGrid) -> tuple[Tensor, Tensor]:
+    """cos and sin of all tokens' angles, prefix first: frequencies (n, H, D/2) -> (H, N, D/2), in at least float32.
+
+    Cosines are taken along each axis, and joined by cos(a + b) = cos a cos b - sin a sin b: n sqrt(N) of them instead
+    of N. Sums of products, not matrix products: autocast leaves those alone.
     """
     frequencies = at_least_float32(frequencies)
-    positions = grid.positions(frequencies.device).to(frequencies.dtype)  # (P, n)
-    angles = torch.zeros((), dtype=frequencies.dtype, device=frequencies.device)
-    for place, speed in zip(positions.unbind(1), frequencies.unbind(0), strict=True):
-        angles = angles + place[None, :, None] * speed[:, None, :]
-    return torch.nn.functional.pad(angles, (0, 0, grid.num_prefix, 0))
+    heads, pairs = frequencies.shape[1:]
+    total: tuple[Tensor, Tensor] | None = None
+    for axis, speed in enumerate(frequencies.unbind(0)):
+        places = axis_places(grid, axis, frequencies.device, frequencies.dtype)
+        angles = places[:, None] * speed[:, None, :]  # (H, S, D/2)
+        cos, sin = angles.cos(), angles.sin()
+        if total is not None:
+            (a, b), (cos, sin) = total, (cos[:, None], sin[:, None])
+            a, b = a[:, :, None], b[:, :, None]
+            cos, sin = torch.addcmul(a * cos, b, sin, value=-1), torch.addcmul(a * sin, b, cos)
+        total = cos.reshape(heads, -1, pairs), sin.reshape(heads, -1, pairs)
+    assert total is not None
+    if grid.num_prefix == 0:
+        return total
+    pad = (0, 0, grid.num_prefix, 0)
+    return F.pad(total[0], pad, value=1.0), F.pad(total[1], pad)
 
 
 @register(
@@ -72,9 +92,7 @@ class RopeMixed(PositionEncoding):
         self.frequencies.copy_(directions[:, :, pair // share].movedim(1, 0) * speed)
 
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
-        angles_q = mixed_angles(self.frequencies, q)
-        rotate_q = (angles_q.cos(), angles_q.sin())
+        rotate_q = mixed_rotation(self.frequencies, q)
         if q == k:
             return PositionTerms(rotate_q=rotate_q, rotate_k=rotate_q)
-        angles_k = mixed_angles(self.frequencies, k)
-        return PositionTerms(rotate_q=rotate_q, rotate_k=(angles_k.cos(), angles_k.sin()))
+        return PositionTerms(rotate_q=rotate_q, rotate_k=mixed_rotation(self.frequencies, k))

@@ -23,6 +23,7 @@ from vit_rpe.encodings._relative import (
     prefix_parameter,
 )
 from vit_rpe.geometry import Device, TokenGrid, are_constants
+from vit_rpe.sharing import once_per_forward
 from vit_rpe.terms import PositionTerms
 from vit_rpe.toeplitz import offset_range
 
@@ -44,12 +45,25 @@ def t5_bucket(offset: int, num_buckets: int, max_distance: int, bidirectional: b
     return first + min(exact + floor(share * (num_buckets - exact) + 1e-9), num_buckets - 1)
 
 
-def buckets_by_offset(num_buckets: int, max_distance: int, bidirectional: bool) -> list[int]:
+def buckets_by_offset(num_buckets: int, max_distance: int, bidirectional: bool) -> tuple[int, ...]:
     """The bucket of every offset, query minus key, from -max_distance to max_distance."""
-    return [
+    return tuple(
         t5_bucket(-offset, num_buckets, max_distance, bidirectional)
         for offset in range(-max_distance, max_distance + 1)
-    ]
+    )
+
+
+@once_per_forward
+def buckets_between(
+    q: TokenGrid, k: TokenGrid, axis: int, buckets: tuple[int, ...], max_distance: int, device: Device = None
+) -> Tensor:
+    """Bucket of every offset along one axis, int64 (R,), from those of :func:`buckets_by_offset`."""
+    low, count = offset_range(q, k, axis)
+    if are_constants(low, count):
+        held = (max(-max_distance, min(max_distance, offset)) for offset in range(low, low + count))
+        return torch.tensor([buckets[offset + max_distance] for offset in held], device=device)
+    offset = (torch.arange(count, device=device) + low).clamp(-max_distance, max_distance)
+    return torch.tensor(buckets, device=device)[offset + max_distance]
 
 
 @register(
@@ -118,27 +132,17 @@ class T5Bias(PositionEncoding):
         for parameter in self.parameters():
             nn.init.trunc_normal_(parameter, std=self.init_std)
 
-    def offset_buckets(self, q: TokenGrid, k: TokenGrid, axis: int, device: Device = None) -> Tensor:
-        """Bucket of every offset along one axis, int64 (R,)."""
-        low, count = offset_range(q, k, axis)
-        farthest = self.max_distance
-        if are_constants(low, count):
-            held = (max(-farthest, min(farthest, offset)) for offset in range(low, low + count))
-            return torch.tensor([self.buckets[offset + farthest] for offset in held], device=device)
-        offset = (torch.arange(count, device=device) + low).clamp(-farthest, farthest)
-        return torch.tensor(self.buckets, device=device)[offset + farthest]
-
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
         prefix = prefix_entries(self.prefix_bias, q, k)
+        device = next(self.parameters()).device
+        buckets = [buckets_between(q, k, axis, self.buckets, self.max_distance, device) for axis in range(q.ndim)]
         if self.joint:
             table = at_least_float32(self.table)
-            for axis in range(q.ndim):
-                table = table.index_select(1 + axis, self.offset_buckets(q, k, axis, table.device))
+            for axis, own in enumerate(buckets):
+                table = table.index_select(1 + axis, own)
             return PositionTerms(offset_bias=(table,), prefix_bias=prefix, grids=(q, k))
-        tables = []
-        for axis in range(q.ndim):
-            table = at_least_float32(getattr(self, f"table_{axis}"))
-            tables.append(table.index_select(1, self.offset_buckets(q, k, axis, table.device)))
+        parameters = [at_least_float32(getattr(self, f"table_{axis}")) for axis in range(q.ndim)]
+        tables = [table.index_select(1, own) for table, own in zip(parameters, buckets, strict=True)]
         return PositionTerms(offset_bias=(axis_sum(tables),), prefix_bias=prefix, grids=(q, k))
 
 

@@ -20,9 +20,11 @@ from torch import Tensor, nn
 from vit_rpe.encodings._base import Card, PositionEncoding, at_least_float32, register
 from vit_rpe.encodings._relative import distinct_offsets, project
 from vit_rpe.geometry import Device, TokenGrid
+from vit_rpe.sharing import once_per_forward
 from vit_rpe.terms import AxisBias, PositionTerms, RelativeVectors
 
 
+@once_per_forward
 def sinusoid(offsets: Tensor, width: int) -> Tensor:
     """[sin, cos] of each offset at width/2 wavelengths, 2 pi to 20000 pi: (R,) -> float32 (R, width)."""
     steps = torch.arange(width // 2, device=offsets.device, dtype=torch.float32) * 2 / width
@@ -70,7 +72,7 @@ class TransformerXL(PositionEncoding):
         u, v = at_least_float32(self.u)[:, None], at_least_float32(self.v)[:, None]  # (H, 1, D)
         offsets, indices = zip(*(distinct_offsets(q, k, axis, u.device) for axis in range(q.ndim)), strict=True)
         counts = [own.shape[0] for own in offsets]
-        waves = sinusoid(torch.cat(offsets), share).split(counts)
+        waves = [sinusoid(own, share) for own in offsets]
         columns = self.proj.weight.split(share, dim=1)  # what W_R does to each axis's part of r
         vectors = torch.cat([project(*own) for own in zip(waves, columns, strict=True)])  # (R of all axes, H D)
         table = vectors.unflatten(1, (self.num_heads, self.head_dim)).transpose(0, 1)

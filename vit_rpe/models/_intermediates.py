@@ -8,12 +8,15 @@ from einops import rearrange
 from timm.models._features import feature_take_indices
 from torch import Tensor, nn
 
+from vit_rpe.sharing import sharing
+
 if TYPE_CHECKING:
     from vit_rpe.models.vit import VisionTransformer
 
 Indices = int | list[int] | tuple[int, ...] | None
 
 
+@sharing()
 def collect_intermediates(
     model: VisionTransformer,
     x: Tensor,

@@ -35,6 +35,7 @@ from vit_rpe.models._sequence_io import (
     pool_sequence,
 )
 from vit_rpe.models._weights import undecayed
+from vit_rpe.sharing import sharing
 from vit_rpe.suggest import unknown_name
 from vit_rpe.terms import PositionTerms, combine
 
@@ -256,6 +257,7 @@ class SequenceTransformer(nn.Module):
         terms = PositionTerms(visible=mask)
         return terms if self.rpe is None else combine(once_for_all_layers(self.rpe(q, k, device)), terms)
 
+    @sharing()
     def forward_features(
         self,
         x: Tensor,

@@ -33,6 +33,7 @@ from vit_rpe.models._loading import before_load
 from vit_rpe.models._patches import Patches
 from vit_rpe.models._position import mask_terms, once_for_all_layers, split_by_lifetime
 from vit_rpe.models._weights import draw_tokens, draw_weights, drawn_later, undecayed
+from vit_rpe.sharing import sharing
 from vit_rpe.terms import PositionTerms, combine
 
 # what position needs is no graph of tensors: FX tracers take these as single steps
@@ -322,12 +323,10 @@ class VisionTransformer(nn.Module):
             return checkpoint(block, x, grid, shared, keep, use_reentrant=False)
         return block(x, grid, shared, keep)
 
+    @sharing()
     def forward_features(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
-        """Images (B, in_chans, H, W) to tokens (B, N, C) after the last norm.
-
-        Args:
-            attn_mask: as in timm, bool (True = may see) or a float bias, broadcasting to (B, heads, N, N).
-        """
+        """Images (B, in_chans, H, W) to tokens (B, N, C) after the last norm; ``attn_mask`` as in timm, bool (True =
+        may see) or a float bias, broadcasting to (B, heads, N, N)."""
         x, grid, keep = self.embed(x)
         shared = self.shared_terms(grid, keep, attn_mask, x)
         for block in self.blocks:
