@@ -109,11 +109,6 @@ class TokenGrid:
         return torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1).reshape(-1, self.ndim)
 
 
-def axis_grid(grid: TokenGrid, axis: int) -> TokenGrid:
-    """One axis of a grid as a 1-D grid without prefix tokens."""
-    return TokenGrid((grid.size[axis],), offset=(grid.origin[axis],), stride=(grid.steps[axis],))
-
-
 def are_constants(*lengths: int) -> bool:
     """Whether code may branch on these lengths; under compile and export they may stand for any size."""
     return not torch.compiler.is_compiling() and all(type(length) is int for length in lengths)

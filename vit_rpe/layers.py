@@ -25,7 +25,7 @@ from vit_rpe.geometry import Device, TokenGrid, check_same_axes
 from vit_rpe.layer_options import GridLike, Window, as_grid, as_window, check_kernel, check_length
 from vit_rpe.masks import as_batch_head, geometry_mask, intersect, padding
 from vit_rpe.sections import rows_within
-from vit_rpe.terms import PositionTerms, combine
+from vit_rpe.terms import NOTHING, PositionTerms, combine
 
 NormLayer = Callable[..., nn.Module]
 
@@ -214,7 +214,7 @@ class RelativeMultiheadAttention(nn.Module):
         if q is None or k is None:
             if self.causal or self.window is not None:
                 raise ValueError("causal and window need to know where the tokens lie: pass grid")
-            return PositionTerms() if shared is None else shared
+            return NOTHING if shared is None else shared
         if keep is None:
             check_length("x", x.shape[1], q)
             if k is not q or source is not x or cached > 0:
@@ -241,7 +241,7 @@ class RelativeMultiheadAttention(nn.Module):
 
     def _own_terms(self, q: TokenGrid, k: TokenGrid, device: Device) -> PositionTerms:
         """This layer's encoding and masks."""
-        own = PositionTerms() if self.rpe is None else self.rpe(q, k, device)
+        own = NOTHING if self.rpe is None else self.rpe(q, k, device)
         if not self.causal and self.window is None:
             return own
         mask = geometry_mask(q, k, is_causal=self.causal, window=self.window, device=device)

@@ -26,7 +26,7 @@ class RelativeVectors(NamedTuple):
         table: (H or 1, R, D).
         index: int64. Without ``axis`` (Nq, Nk), or (B, Nq, Nk) after :meth:`PositionTerms.take`; -1 is the zero
             vector. With ``axis=a``: (Sq_a, Sk_a), the relation of a pair of grid tokens depends on that coordinate
-            only, and pairs with a prefix token have the zero vector.
+            only, and every such pair has one; pairs with a prefix token have the zero vector.
         axis: see above.
     """
 
@@ -92,6 +92,10 @@ class PositionTerms(NamedTuple):
             on_value=tuple(_take_vectors(self, part, keep) for part in self.on_value),
             scale=self.scale,
         )
+
+
+NOTHING = PositionTerms()
+"""No position."""
 
 
 def dense_bias(terms: PositionTerms) -> Tensor | None:
@@ -197,6 +201,8 @@ def combine(a: PositionTerms, b: PositionTerms) -> PositionTerms:
     Raises:
         ValueError: both rotate, both change the softmax scale, or they were made for different grids.
     """
+    if a is NOTHING or b is NOTHING:
+        return b if a is NOTHING else a
     if a.rotate_q is not None and b.rotate_q is not None:
         raise ValueError("two rotary encodings cannot be combined: each would rotate the other's result")
     if a.scale != 1.0 and b.scale != 1.0:

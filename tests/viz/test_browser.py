@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,14 @@ def patch_centre(page: Any, row: int, column: int) -> tuple[float, float]:
     ] * HEIGHT / WIDTH / GRID[0]
 
 
+def wait_until(page: Any, condition: str, seconds: float = 20.0) -> None:
+    """Ask again and again: the page's own rules forbid Playwright to install a watcher."""
+    end = time.monotonic() + seconds
+    while not page.evaluate(condition):
+        assert time.monotonic() < end, condition
+        page.wait_for_timeout(20)
+
+
 def test_pointer_and_keyboard(browser: Any, tmp_path: Path) -> None:
     path, seen = written(tmp_path, "bias")
     with opened(browser, path, viewport={"width": 1200, "height": 900}) as page:
@@ -160,7 +169,7 @@ def test_pointer_and_keyboard(browser: Any, tmp_path: Path) -> None:
         page.keyboard.press("a")
         assert "all patches" in status.text_content()
         page.keyboard.press("i")
-        page.wait_for_function("window.explorer.shown.image === 1")
+        wait_until(page, "window.explorer.shown.image === 1")
         assert page.locator("#stage-title").text_content() == "b"
         row = page.evaluate("Array.from(window.explorer.shown.row)")
         np.testing.assert_allclose(row, seen.position(DEPTH - 2, head=1, query="mean")[1], rtol=0.01, atol=2e-4)

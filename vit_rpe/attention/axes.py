@@ -203,7 +203,7 @@ def axis_value_output(weights: Tensor, parts: Sequence[RelativeVectors], grid: T
     """
     tables = _side_by_side([part.table for part in parts])
     rows = _rows_of_parts(parts, grid).expand(weights.shape)
-    buckets = weights.new_zeros(*weights.shape[:-1], tables.shape[1]).scatter_add(-1, rows, weights)
+    buckets = weights.new_zeros(*weights.shape[:-1], tables.shape[1]).scatter_add_(-1, rows, weights)
     return buckets @ tables.to(weights.dtype)
 
 

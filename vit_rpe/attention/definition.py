@@ -20,6 +20,7 @@ from torch import Tensor
 from vit_rpe.attention.rotation import rotate_plainly
 from vit_rpe.masks import as_batch_head, intersect
 from vit_rpe.precision import full_precision
+from vit_rpe.sharing import once_per_forward
 from vit_rpe.terms import PositionTerms, RelativeVectors, dense_bias, dense_index
 
 
@@ -56,14 +57,17 @@ def query_logits(q: Tensor, part: RelativeVectors, index: Tensor) -> Tensor:
 
     One product with every row of the table and a gather; never an (Nq, Nk, D) tensor.
     """
-    product = F.pad(q @ part.table.to(q.dtype).mT, (0, 1))  # a last column of zeros for index -1
-    index = _per_head(index.remainder(part.table.shape[1] + 1))
-    return product.gather(-1, index.expand(*product.shape[:-1], index.shape[-1]))
+    return _picked(q, part, _zero_last(index, part.table.shape[1], transposed=False))
 
 
 def key_logits(k: Tensor, part: RelativeVectors, index: Tensor) -> Tensor:
     """<k_j, table[index_ij]> for k (B, H, Nk, D) and index (Nq, Nk) or (B, Nq, Nk); gives (B, H, Nq, Nk)."""
-    return query_logits(k, part, index.mT).mT
+    return _picked(k, part, _zero_last(index, part.table.shape[1], transposed=True)).mT
+
+
+def _picked(x: Tensor, part: RelativeVectors, index: Tensor) -> Tensor:
+    product = F.pad(x @ part.table.to(x.dtype).mT, (0, 1))  # a last column of zeros
+    return product.gather(-1, _per_head(index).expand(*product.shape[:-1], index.shape[-1]))
 
 
 def value_output(weights: Tensor, part: RelativeVectors, index: Tensor) -> Tensor:
@@ -72,8 +76,8 @@ def value_output(weights: Tensor, part: RelativeVectors, index: Tensor) -> Tenso
     The weights of one relation are summed first, so the cost is R, not Nk, rows of the table a query.
     """
     relations = part.table.shape[1]
-    index = _per_head(index.remainder(relations + 1)).expand(weights.shape)
-    buckets = weights.new_zeros(*weights.shape[:-1], relations + 1).scatter_add(-1, index, weights)
+    index = _per_head(_zero_last(index, relations, transposed=False)).expand(weights.shape)
+    buckets = weights.new_zeros(*weights.shape[:-1], relations + 1).scatter_add_(-1, index, weights)
     return buckets[..., :relations] @ part.table.to(weights.dtype)
 
 
@@ -93,6 +97,12 @@ def position_logits(q: Tensor, k: Tensor, terms: PositionTerms, scale: float) ->
         return total
     bias = bias if bias.ndim == 4 else bias[None]
     return bias if total is None else total + bias
+
+
+@once_per_forward
+def _zero_last(index: Tensor, relations: int, *, transposed: bool) -> Tensor:
+    """The index with -1, the zero vector, as one relation more; transposed, it is still read along its rows."""
+    return (index.mT.contiguous() if transposed else index).remainder(relations + 1)
 
 
 def _per_head(index: Tensor) -> Tensor:

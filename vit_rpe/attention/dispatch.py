@@ -14,6 +14,7 @@ from torch import Tensor
 from vit_rpe.attention.definition import Options, all_visible, callers_mask, eager
 from vit_rpe.attention.fold import fold, fold_refuses
 from vit_rpe.attention.sdpa import sdpa, sdpa_refuses
+from vit_rpe.attention.weighted import weighted, weighted_refuses
 from vit_rpe.attention.windows import each_window, in_windows, pays, plan_built_windows, windows_refuse
 from vit_rpe.geometry import TokenGrid
 from vit_rpe.sections import window_grid
@@ -106,11 +107,14 @@ KERNELS: dict[str, Kernel] = {
     "sdpa": Kernel(sdpa, sdpa_refuses),
     "fold": Kernel(fold, fold_refuses),
     "windows": Kernel(in_windows, windows_refuse),
+    "weighted": Kernel(weighted, weighted_refuses),
 }
 
 
 def choose(q: Tensor, k: Tensor, terms: PositionTerms, options: Options) -> str:
     """The kernel ``"auto"`` stands for: the fused one wherever it can express the terms, in windows on large grids."""
     if sdpa_refuses(terms, options) is not None:
-        return "eager" if fold_refuses(terms, options) else "fold"
+        if fold_refuses(terms, options) is None:
+            return "fold"
+        return "eager" if weighted_refuses(terms, options) else "weighted"
     return "windows" if pays(q, k, terms) else "sdpa"

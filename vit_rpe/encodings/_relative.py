@@ -78,13 +78,17 @@ def offset_table(table: Tensor, q: TokenGrid, k: TokenGrid, max_distance: Sequen
     """
     table = at_least_float32(table)
     for axis, distance in enumerate(max_distance):
-        low, count = offset_range(q, k, axis)
-        if are_constants(low, count) and low >= -distance and low + count - 1 <= distance:
-            table = table.narrow(1 + axis, low + distance, count)
-        else:
-            rows = (torch.arange(count, device=table.device) + low).clamp(-distance, distance) + distance
-            table = table.index_select(1 + axis, rows)
+        table = axis_entries(table, 1 + axis, q, k, axis, distance)
     return table
+
+
+def axis_entries(table: Tensor, dim: int, q: TokenGrid, k: TokenGrid, axis: int, max_distance: int) -> Tensor:
+    """The entries of a table at the offsets that occur along one axis, which is dimension ``dim`` of the table."""
+    low, count = offset_range(q, k, axis)
+    if are_constants(low, count) and low >= -max_distance and low + count - 1 <= max_distance:
+        return table.narrow(dim, low + max_distance, count)
+    rows = (torch.arange(count, device=table.device) + low).clamp(-max_distance, max_distance) + max_distance
+    return table.index_select(dim, rows)
 
 
 def axis_sum(tables: Sequence[Tensor]) -> Tensor:

@@ -12,19 +12,20 @@ from torch import nn
 from vit_rpe.encodings._base import (
     Card,
     PositionEncoding,
+    at_least_float32,
     check_choice,
     per_axis,
     register,
 )
 from vit_rpe.encodings._relative import (
     PREFIX_CHOICES,
+    axis_entries,
     axis_sum,
-    offset_table,
     prefix_entries,
     prefix_parameter,
     resample_on_load,
 )
-from vit_rpe.geometry import Device, TokenGrid, axis_grid
+from vit_rpe.geometry import Device, TokenGrid
 from vit_rpe.terms import PositionTerms
 
 
@@ -77,7 +78,7 @@ class AxialBias(PositionEncoding):
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
         tables = []
         for axis, distance in enumerate(self.max_distance):
-            along_q, along_k = axis_grid(q, axis), axis_grid(k, axis)
-            tables.append(offset_table(getattr(self, f"table_{axis}"), along_q, along_k, (distance,)))
+            table = at_least_float32(getattr(self, f"table_{axis}"))
+            tables.append(axis_entries(table, 1, q, k, axis, distance))
         prefix = prefix_entries(self.prefix_bias, q, k)
         return PositionTerms(offset_bias=(axis_sum(tables),), prefix_bias=prefix, grids=(q, k))

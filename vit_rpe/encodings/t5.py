@@ -57,7 +57,7 @@ def buckets_by_offset(num_buckets: int, max_distance: int, bidirectional: bool) 
 def buckets_between(
     q: TokenGrid, k: TokenGrid, axis: int, buckets: tuple[int, ...], max_distance: int, device: Device = None
 ) -> Tensor:
-    """Bucket of every offset along one axis, int64 (R,), from those of :func:`buckets_by_offset`."""
+    """Bucket of every offset along one axis, int64 (R,), out of those of :func:`buckets_by_offset`."""
     low, count = offset_range(q, k, axis)
     if are_constants(low, count):
         held = (max(-max_distance, min(max_distance, offset)) for offset in range(low, low + count))
@@ -116,8 +116,8 @@ class T5Bias(PositionEncoding):
         self.num_buckets = num_buckets
         self.max_distance = max_distance
         self.bidirectional = bidirectional
-        self.joint = joint
         self.buckets = buckets_by_offset(num_buckets, max_distance, bidirectional)
+        self.joint = joint
         self.init_std = init_std
         rows = 1 if share_heads else num_heads
         if joint:
@@ -134,16 +134,19 @@ class T5Bias(PositionEncoding):
 
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
         prefix = prefix_entries(self.prefix_bias, q, k)
-        device = next(self.parameters()).device
-        buckets = [buckets_between(q, k, axis, self.buckets, self.max_distance, device) for axis in range(q.ndim)]
         if self.joint:
             table = at_least_float32(self.table)
-            for axis, own in enumerate(buckets):
-                table = table.index_select(1 + axis, own)
+            for axis in range(q.ndim):
+                table = table.index_select(1 + axis, self._buckets(q, k, axis, table.device))
             return PositionTerms(offset_bias=(table,), prefix_bias=prefix, grids=(q, k))
-        parameters = [at_least_float32(getattr(self, f"table_{axis}")) for axis in range(q.ndim)]
-        tables = [table.index_select(1, own) for table, own in zip(parameters, buckets, strict=True)]
+        tables = []
+        for axis in range(q.ndim):
+            table = at_least_float32(getattr(self, f"table_{axis}"))
+            tables.append(table.index_select(1, self._buckets(q, k, axis, table.device)))
         return PositionTerms(offset_bias=(axis_sum(tables),), prefix_bias=prefix, grids=(q, k))
+
+    def _buckets(self, q: TokenGrid, k: TokenGrid, axis: int, device: torch.device) -> Tensor:
+        return buckets_between(q, k, axis, self.buckets, self.max_distance, device)
 
 
 def _check_buckets(num_buckets: int, max_distance: int, bidirectional: bool) -> None:

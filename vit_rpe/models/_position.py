@@ -24,7 +24,7 @@ from vit_rpe.encodings import (
 from vit_rpe.geometry import Device, TokenGrid, are_constants
 from vit_rpe.layer_options import check_kernel
 from vit_rpe.masks import geometry_mask
-from vit_rpe.terms import PositionTerms, settled
+from vit_rpe.terms import NOTHING, PositionTerms, settled
 
 for _name in list_encodings():
     register_notrace_module(encoding_class(_name))
@@ -100,7 +100,7 @@ def mask_terms(
     """
     visible = geometry_mask(grid, grid, is_causal=causal, window=window, device=device)
     if attn_mask is None:
-        return PositionTerms(visible=visible)
+        return NOTHING if visible is None else PositionTerms(visible=visible)
     _check_attn_mask(attn_mask, batch, grid.num_tokens)
     if attn_mask.ndim < 4:
         attn_mask = attn_mask[(None, None) if attn_mask.ndim == 2 else (slice(None), None)]

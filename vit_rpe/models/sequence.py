@@ -37,7 +37,7 @@ from vit_rpe.models._sequence_io import (
 from vit_rpe.models._weights import undecayed
 from vit_rpe.sharing import sharing
 from vit_rpe.suggest import unknown_name
-from vit_rpe.terms import PositionTerms, combine
+from vit_rpe.terms import NOTHING, PositionTerms, combine
 
 
 class SequenceTransformer(nn.Module):
@@ -254,7 +254,7 @@ class SequenceTransformer(nn.Module):
     def shared_terms(self, q: TokenGrid, k: TokenGrid, device: Device) -> PositionTerms:
         """What all layers share, computed once: shared encodings, window, causal order."""
         mask = geometry_mask(q, k, is_causal=self.causal, window=self.window, device=device)
-        terms = PositionTerms(visible=mask)
+        terms = NOTHING if mask is None else PositionTerms(visible=mask)
         return terms if self.rpe is None else combine(once_for_all_layers(self.rpe(q, k, device)), terms)
 
     @sharing()
