@@ -67,6 +67,34 @@ def test_peer_and_counterpart_are_alike(name: str) -> None:
     assert abs(count[0] - count[1]) < 0.02 * count[0]
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--suite", "readme", "--encodings", "alibi"], "--encodings means nothing with --suite"),
+        (["--suite", "readme", "--device", "cuda"], "--device means nothing with --suite"),
+        (["--curve", "--img-size", "64"], "--img-size means nothing with --curve"),
+        (["--against", "timm", "--encodings", "t5"], "--encodings means nothing with --against"),
+        (["--quick"], "--quick means nothing without --suite"),
+        (["--largest", "14"], "--largest means nothing without --curve"),
+        (["--frozen", "--mode", "training"], "--frozen is for inference"),
+    ],
+)
+def test_command_refuses_what_would_have_no_effect(
+    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["benchmark", *options]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_frozen_positions_are_constants() -> None:
+    model, images = build(Job("cpb", size="nano", img_size=32, patch_size=8, depth=2, frozen=True))
+    free, _ = build(Job("cpb", size="nano", img_size=32, patch_size=8, depth=2))
+    frozen = [type(layer.rpe).__name__ for layer in model.attentions()]
+    assert frozen == ["FrozenPosition"] * 2
+    with torch.no_grad():
+        torch.testing.assert_close(model(images), free(images))
+
+
 def test_layer_job_takes_tokens() -> None:
     module, x = build(Job("bias", what="layer", size="nano", img_size=6, patch_size=2, batch=2))
     assert module(x).shape == x.shape == (2, 9, 64)

@@ -96,7 +96,7 @@ def settings(args: argparse.Namespace) -> Iterator[tuple[str, Job]]:
     for size, img_size, batch, mode, execution in product(
         args.size, args.img_size, args.batch, args.mode, args.execution
     ):
-        words = f"{size}, {img_size} px, batch {batch}, {mode}, {execution}"
+        words = f"{size}, {img_size} px, batch {batch}, {mode}, {execution}" + ", frozen" * args.frozen
         yield (
             words,
             Job(
@@ -108,6 +108,7 @@ def settings(args: argparse.Namespace) -> Iterator[tuple[str, Job]]:
                 batch=batch,
                 training=mode == "training",
                 compiled=execution == "compiled",
+                frozen=args.frozen,
                 attn_impl=args.attn_impl,
                 device=args.device,
                 dtype=args.dtype,

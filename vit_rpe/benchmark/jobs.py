@@ -11,6 +11,7 @@ from torch import nn
 from vit_rpe.benchmark.subjects import PEERS, Shape, counterpart, ours
 from vit_rpe.geometry import TokenGrid
 from vit_rpe.layers import RelativeMultiheadAttention
+from vit_rpe.models.vit import VisionTransformer
 from vit_rpe.models.vit_rpe import SIZES
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -22,6 +23,7 @@ class Job(NamedTuple):
     Attributes:
         subject: a spec of our encodings, or with ``peer`` the name of a peer (``"counterpart"``: ours built for it).
         what: ``"model"`` or ``"layer"`` (one attention layer of the size, without the rest of a block).
+        frozen: a model of ours with its positions as constants, in inference.
     """
 
     subject: Any
@@ -34,6 +36,7 @@ class Job(NamedTuple):
     batch: int = 1
     training: bool = False
     compiled: bool = False
+    frozen: bool = False
     attn_impl: str = "auto"
     device: str = "cpu"
     dtype: str = "float32"
@@ -74,6 +77,9 @@ def build(job: Job) -> tuple[nn.Module, torch.Tensor]:
             module = PEERS[job.peer].build(job.shape)
         x = torch.randn(job.batch, 3, job.img_size, job.img_size)
     module = module.to(device=device, dtype=dtype).train(job.training)
+    if job.frozen:
+        assert isinstance(module, VisionTransformer)
+        module.freeze()
     if job.compiled:
         module.compile()
     return module, x.to(device=device, dtype=dtype)

@@ -22,6 +22,15 @@ if TYPE_CHECKING:
 
 SUITES = ("readme",)
 
+_OF_GRID = ("size", "img_size", "patch_size", "depth", "batch", "mode", "execution", "attn_impl", "device", "dtype")
+MEANINGLESS = {
+    "suite": ("encodings", "against", "curve", "largest", "frozen", "memory", *_OF_GRID),
+    "curve": ("quick", "against", "frozen", "memory", "img_size", "patch_size", "depth", "execution"),
+    "against": ("quick", "encodings", "largest", "frozen", "memory"),
+    "": ("quick", "largest"),
+}
+"""Options without effect, by the option that says what is measured."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
@@ -38,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch", nargs="+", type=int, default=[1])
     parser.add_argument("--mode", nargs="+", default=["inference"], choices=["inference", "training"])
     parser.add_argument("--execution", nargs="+", default=["eager"], choices=["eager", "compiled"])
+    parser.add_argument("--frozen", action="store_true", help="positions as constants, model.freeze(); inference only")
     parser.add_argument("--attn-impl", default="auto", help="attention kernel of our models")
     parser.add_argument("--memory", action="store_true", help="also peak memory, in a process for each candidate")
     parser.add_argument("--device", default="cpu")
@@ -66,6 +76,7 @@ def run(args: argparse.Namespace) -> None:
     """
     if args.what == "data":
         return _run_data(args)
+    _refuse_meaningless(args)
     import torch
 
     from vit_rpe.benchmark.compare import Effort, machine
@@ -95,6 +106,16 @@ def run(args: argparse.Namespace) -> None:
     print(f"{machine()}\n\n{markdown(results)}")
     _save(results, args.output)
     _draw(results, args.output, curve=args.curve)
+
+
+def _refuse_meaningless(args: argparse.Namespace) -> None:
+    kind = next((name for name in ("suite", "curve", "against") if getattr(args, name)), "")
+    for name in MEANINGLESS[kind]:
+        if getattr(args, name) != args.of_models[name]:
+            where = f"with --{kind}" if kind else f"without --{'suite' if name == 'quick' else 'curve'}"
+            raise ValueError(f"--{name.replace('_', '-')} means nothing {where}")
+    if args.frozen and "training" in args.mode:
+        raise ValueError("--frozen is for inference: positions that are constants are not trained")
 
 
 def _run_data(args: argparse.Namespace) -> None:
