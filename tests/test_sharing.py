@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from vit_rpe import sharing as module
+from vit_rpe.geometry import TokenGrid, axis_offsets
 from vit_rpe.sharing import once_per_forward, open_store, sharing
 
 calls: list[tuple[object, ...]] = []
@@ -78,6 +79,14 @@ def test_what_does_not_fit_is_computed_again(monkeypatch: pytest.MonkeyPatch) ->
         kept = scaled(values, 2.0)  # 8 bytes of 20
         assert scaled(others, 2.0) is not scaled(others, 2.0)
         assert scaled(values, 2.0) is kept
+
+
+def test_offsets_belong_to_whoever_asks() -> None:
+    """An encoding of somebody else may work on them in place."""
+    grid = TokenGrid((2,))
+    with sharing():
+        axis_offsets(grid, grid, 0).abs_()
+        assert axis_offsets(grid, grid, 0).tolist() == [[0, -1], [1, 0]]
 
 
 def test_threads_do_not_share() -> None:

@@ -15,8 +15,6 @@ from operator import lt
 import torch
 from torch import Tensor
 
-from vit_rpe.sharing import once_per_forward
-
 Device = torch.device | str | None
 
 
@@ -120,7 +118,6 @@ def check_same_axes(q: TokenGrid, k: TokenGrid) -> None:
         raise ValueError(f"query grid {q.size} and key grid {k.size} differ in their number of axes")
 
 
-@once_per_forward
 def axis_offsets(q: TokenGrid, k: TokenGrid, axis: int, device: Device = None) -> Tensor:
     """Offsets along one axis, query minus key, int64 (Sq, Sk)."""
     check_same_axes(q, k)

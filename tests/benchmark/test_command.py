@@ -86,6 +86,20 @@ def test_command_refuses_what_would_have_no_effect(
     assert message in capsys.readouterr().err
 
 
+def test_profile_shows_what_position_adds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--size", "nano", "--img-size", "32", "--patch-size", "8", "--depth", "2", "--rounds", "2"]
+    assert main(["benchmark", "--profile", "--encodings", "bias", *options, "--output", str(tmp_path)]) == 0
+    text = (tmp_path / "profile.md").read_text()
+    assert text in capsys.readouterr().out
+    rows = {row.split("|")[1].strip(): row.split("|")[2:-1] for row in text.splitlines() if row.startswith("|")}
+    assert [name.strip() for name in rows["operation"]] == ["none", "bias"]
+    assert rows["`aten::index_select`"][0].strip() == "0 us", "a table is looked up for the bias only"
+    assert rows["`aten::index_select`"][1].strip().startswith("+")
+    assert int(rows["**calls**"][1]) > 0
+    assert main(["benchmark", "--profile", "--execution", "compiled"]) == 1
+    assert "eager models on the CPU" in capsys.readouterr().err
+
+
 def test_frozen_positions_are_constants() -> None:
     model, images = build(Job("cpb", size="nano", img_size=32, patch_size=8, depth=2, frozen=True))
     free, _ = build(Job("cpb", size="nano", img_size=32, patch_size=8, depth=2))

@@ -4,6 +4,7 @@ vit-rpe benchmark --suite readme
 vit-rpe benchmark --encodings bias rope alibi --batch 1 8 --mode inference training
 vit-rpe benchmark --encodings bias alibi --curve
 vit-rpe benchmark --against timm
+vit-rpe benchmark --profile --encodings bias deberta
 vit-rpe benchmark data
 """
 
@@ -24,9 +25,10 @@ SUITES = ("readme",)
 
 _OF_GRID = ("size", "img_size", "patch_size", "depth", "batch", "mode", "execution", "attn_impl", "device", "dtype")
 MEANINGLESS = {
-    "suite": ("encodings", "against", "curve", "largest", "frozen", "memory", *_OF_GRID),
-    "curve": ("quick", "against", "frozen", "memory", "img_size", "patch_size", "depth", "execution"),
-    "against": ("quick", "encodings", "largest", "frozen", "memory"),
+    "suite": ("encodings", "against", "curve", "profile", "largest", "frozen", "memory", *_OF_GRID),
+    "curve": ("quick", "against", "profile", "frozen", "memory", "img_size", "patch_size", "depth", "execution"),
+    "against": ("quick", "encodings", "profile", "largest", "frozen", "memory"),
+    "profile": ("quick", "largest", "memory", "seconds", "clock"),
     "": ("quick", "largest"),
 }
 """Options without effect, by the option that says what is measured."""
@@ -39,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--encodings", nargs="+", default=["bias", "rope"], metavar="NAME", help="or 'all'")
     parser.add_argument("--against", metavar="PACKAGE", help="timm, transformers, x-transformers, or all installed")
     parser.add_argument("--curve", action="store_true", help="one attention layer from 7x7 to 128x128 tokens")
+    parser.add_argument("--profile", action="store_true", help="torch's operations, beyond those without position")
     parser.add_argument("--largest", type=int, default=128, metavar="SIDE", help="last side of --curve")
     parser.add_argument("--size", nargs="+", default=["small"], help="model sizes: nano, tiny, small, base, large")
     parser.add_argument("--img-size", nargs="+", type=int, default=[224], metavar="PIXELS")
@@ -77,6 +80,8 @@ def run(args: argparse.Namespace) -> None:
     if args.what == "data":
         return _run_data(args)
     _refuse_meaningless(args)
+    if args.profile:
+        return _run_profile(args)
     import torch
 
     from vit_rpe.benchmark.compare import Effort, machine
@@ -108,8 +113,29 @@ def run(args: argparse.Namespace) -> None:
     _draw(results, args.output, curve=args.curve)
 
 
+def _run_profile(args: argparse.Namespace) -> None:
+    import torch
+
+    from vit_rpe.benchmark.compare import machine
+    from vit_rpe.benchmark.grid import encoding_names, settings
+    from vit_rpe.benchmark.profile import profile, profile_table
+
+    if args.threads is not None:
+        torch.set_num_threads(args.threads)
+    parts = []
+    for setting, base in settings(args):
+        _say(setting)
+        jobs = {name: base._replace(subject=name) for name in ("none", *encoding_names(args.encodings))}
+        parts.append(f"{setting}\n\n{profile_table(profile(jobs, rounds=args.rounds), 'none')}")
+    text = "\n\n".join([machine(), *parts])
+    print(text)
+    if args.output is not None:
+        args.output.mkdir(parents=True, exist_ok=True)
+        (args.output / "profile.md").write_text(text + "\n")
+
+
 def _refuse_meaningless(args: argparse.Namespace) -> None:
-    kind = next((name for name in ("suite", "curve", "against") if getattr(args, name)), "")
+    kind = next((name for name in ("suite", "curve", "against", "profile") if getattr(args, name)), "")
     for name in MEANINGLESS[kind]:
         if getattr(args, name) != args.of_models[name]:
             where = f"with --{kind}" if kind else f"without --{'suite' if name == 'quick' else 'curve'}"

@@ -66,10 +66,15 @@ def count_reached(values: Tensor, starts: Sequence[int]) -> Tensor:
     return level
 
 
-@once_per_forward
-def level_of(delta: Tensor, starts: tuple[int, ...]) -> Tensor:
+def level_of(delta: Tensor, starts: Sequence[int]) -> Tensor:
     """g(delta), counted from 0, for int64 offsets of any shape."""
     return delta.sign() * count_reached(delta.abs(), starts) + len(starts)
+
+
+@once_per_forward
+def level_of_pairs(q: TokenGrid, k: TokenGrid, axis: int, starts: tuple[int, ...], device: Device = None) -> Tensor:
+    """The level of every pair of coordinates along one axis, int64 (Sq, Sk)."""
+    return level_of(axis_offsets(q, k, axis, device), starts)
 
 
 @once_per_forward
@@ -177,7 +182,7 @@ class IRPE(PositionEncoding):
 
     def _cross(self, q: TokenGrid, k: TokenGrid, tables: dict[str, Tensor], device: Device) -> PositionTerms:
         """Rows and columns apart, each a part of its axis; what pairs with a prefix token have is dense."""
-        levels = [level_of(axis_offsets(q, k, axis, device), self.starts) for axis in range(2)]
+        levels = [level_of_pairs(q, k, axis, self.starts, device) for axis in range(2)]
         if self.mode == "bias":
             rows, columns = tables["table_h"], tables["table_w"]
             biases = tuple(

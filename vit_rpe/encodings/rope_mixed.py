@@ -29,26 +29,40 @@ def axis_places(grid: TokenGrid, axis: int, device: Device, dtype: torch.dtype) 
 def mixed_rotation(frequencies: Tensor, grid: TokenGrid) -> tuple[Tensor, Tensor]:
     """cos and sin of all tokens' angles, prefix first: frequencies (n, H, D/2) -> (H, N, D/2), in at least float32.
 
-    Cosines are taken along each axis, and joined by cos(a + b) = cos a cos b - sin a sin b: n sqrt(N) of them instead
-    of N. Sums of products, not matrix products: autocast leaves those alone.
+    Sums of products, not matrix products: autocast leaves those alone.
     """
     frequencies = at_least_float32(frequencies)
-    heads, pairs = frequencies.shape[1:]
-    total: tuple[Tensor, Tensor] | None = None
+    angles = []
     for axis, speed in enumerate(frequencies.unbind(0)):
         places = axis_places(grid, axis, frequencies.device, frequencies.dtype)
-        angles = places[:, None] * speed[:, None, :]  # (H, S, D/2)
-        cos, sin = angles.cos(), angles.sin()
-        if total is not None:
-            (a, b), (cos, sin) = total, (cos[:, None], sin[:, None])
-            a, b = a[:, :, None], b[:, :, None]
-            cos, sin = torch.addcmul(a * cos, b, sin, value=-1), torch.addcmul(a * sin, b, cos)
-        total = cos.reshape(heads, -1, pairs), sin.reshape(heads, -1, pairs)
-    assert total is not None
+        angles.append(places[:, None] * speed[:, None, :])  # (H, S, D/2)
+    learning = frequencies.requires_grad and torch.is_grad_enabled()
+    cos, sin = _of_sum(angles) if learning else _joined(angles)
     if grid.num_prefix == 0:
-        return total
+        return cos, sin
     pad = (0, 0, grid.num_prefix, 0)
-    return F.pad(total[0], pad, value=1.0), F.pad(total[1], pad)
+    return F.pad(cos, pad, value=1.0), F.pad(sin, pad)
+
+
+def _of_sum(angles: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """cos and sin of a sum of angles (H, S, D/2), one an axis, for all tuples of coordinates: (H, P, D/2)."""
+    total = angles[0]
+    for more in angles[1:]:
+        total = (total[:, :, None] + more[:, None]).flatten(1, 2)
+    return total.cos(), total.sin()
+
+
+def _joined(angles: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """:func:`_of_sum` by cos(a + b) = cos a cos b - sin a sin b: a cosine for each coordinate, not for each token.
+
+    For inference: its gradient costs more than that of the sum.
+    """
+    cos, sin = angles[0].cos(), angles[0].sin()
+    for more in angles[1:]:
+        a, b, c, d = cos[:, :, None], sin[:, :, None], more.cos()[:, None], more.sin()[:, None]
+        cos, sin = torch.addcmul(a * c, b, d, value=-1), torch.addcmul(a * d, b, c)
+        cos, sin = cos.flatten(1, 2), sin.flatten(1, 2)
+    return cos, sin
 
 
 @register(
