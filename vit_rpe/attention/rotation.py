@@ -32,7 +32,7 @@ def rotate(x: Tensor, rotation: Rotation | None) -> Tensor:
 
 def rotate_both(q: Tensor, k: Tensor, of_q: Rotation | None, of_k: Rotation | None) -> tuple[Tensor, Tensor]:
     """:func:`rotate` for queries and keys, at once where one projection made them and they turn by the same angles."""
-    if of_q is not None and of_q is of_k and not torch.is_grad_enabled() and is_plain():
+    if is_plain() and not torch.is_grad_enabled() and of_q is not None and of_q is of_k:
         apart = k.storage_offset() - q.storage_offset()
         alike = q.shape == k.shape and q.stride() == k.stride() and q.dtype == k.dtype == of_q[0].dtype
         if alike and apart > 0 and q.untyped_storage().data_ptr() == k.untyped_storage().data_ptr():
