@@ -66,7 +66,7 @@ class FrozenPosition(nn.Module):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> FrozenPosition:
         super()._apply(fn, recurse)
         self.device = fn(torch.empty(0, device=self.device)).device
-        self.terms = _map_tensors(self.terms, lambda tensor: tensor.to(self.device))
+        self.terms = _changed(self.terms, lambda tensor: tensor.to(self.device))
         self.versions = self._versions()
         return self
 
@@ -76,7 +76,7 @@ class FrozenPosition(nn.Module):
     def _compute(self) -> PositionTerms:
         with torch.no_grad():
             terms = once_for_all_layers(self.original[0](self.grid, self.grid, self.device))
-        return _map_tensors(terms, lambda tensor: tensor.detach().clone())
+        return _changed(terms, lambda tensor: tensor.detach().clone())
 
     def _versions(self) -> list[tuple[int, int]]:
         return [(id(parameter), parameter._version) for parameter in self.parameters()]
@@ -106,6 +106,12 @@ def unfreeze_positions(model: nn.Module) -> None:
 
 def _refuse_to_load(module: nn.Module, *args: Any) -> None:
     raise ValueError("positions are frozen: call unfreeze() before loading weights")
+
+
+def _changed(terms: PositionTerms, change: Callable[[Tensor], Tensor]) -> PositionTerms:
+    """The same terms of other tensors; queries and keys that turn alike still do."""
+    new: PositionTerms = _map_tensors(terms, change)
+    return new._replace(rotate_k=new.rotate_q) if terms.rotate_k is terms.rotate_q else new
 
 
 def _map_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
