@@ -251,6 +251,8 @@ class RelativeMultiheadAttention(nn.Module):
         """Whether the encoding is asked for the terms of one window of queries at a time: all at once are too many."""
         if self.attn_impl not in ("auto", "windows") or self.logit_clip is not None or not is_per_pair(self.rpe):
             return False
+        if self.attn_impl == "windows":
+            return True
         return pays_to_build(self.num_heads, x.shape[1], source.shape[1], x.element_size())
 
     def _window_terms(

@@ -133,3 +133,14 @@ def test_only_what_says_so_has_an_entry_per_pair(name: str, axes: int, options: 
     vectors = (*terms.on_query, *terms.on_key, *terms.on_value)
     dense = terms.bias is not None or terms.visible is not None or any(part.axis is None for part in vectors)
     assert not dense or encoding.card.per_pair
+
+
+@pytest.mark.parametrize("name", ["fire", "lookhere", "irpe"])
+def test_terms_per_pair_in_windows_on_a_small_grid(name: str) -> None:
+    layer = RelativeMultiheadAttention(24, 3, rpe=name, grid=(5, 3), attn_impl="windows").double()
+    plain = RelativeMultiheadAttention(24, 3, rpe=name, grid=(5, 3), attn_impl="eager").double()
+    plain.load_state_dict(layer.state_dict())
+    x = torch.randn(2, 15, 24, dtype=torch.float64)
+    assert_close(layer(x), plain(x))
+    with torch.no_grad():
+        assert_close(layer(x), plain(x))

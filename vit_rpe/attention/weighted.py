@@ -32,7 +32,7 @@ def weighted(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: Opt
         mask = axis_logits(q, k, rest, options.scale)
         mask, blind = masked(None if mask is None else mask.to(dtype), options.visible)
         q, k = rotate_both(shifted, k, terms.rotate_q, terms.rotate_k)
-        if q.device.type == "cpu" and is_plain() and not torch.is_grad_enabled():
+        if q.device.type == "cpu" and q.shape[0] > 0 and is_plain() and not torch.is_grad_enabled():
             out = _sample_by_sample(q, k, v, mask, blind, terms, options)
         else:
             logits = q @ k.mT * options.scale
@@ -71,8 +71,14 @@ def _sample_by_sample(
             torch.baddbmm(added, q[number], k[number].mT, alpha=options.scale, out=logits)
         torch.softmax(logits, -1, out=logits)
         rows = blind if blind is None or blind.shape[0] == 1 else blind[number : number + 1]
-        outs.append(_output(logits[None], v[number : number + 1], terms, rows, options.dropout_p))
+        own = terms._replace(on_value=tuple(_of_sample(part, number) for part in terms.on_value))
+        outs.append(_output(logits[None], v[number : number + 1], own, rows, options.dropout_p))
     return torch.cat(outs) if len(outs) > 1 else outs[0]
+
+
+def _of_sample(part: RelativeVectors, number: int) -> RelativeVectors:
+    """The relations of one sample, where each has its own (dropped tokens)."""
+    return part if part.index.ndim == 2 else part._replace(index=part.index[number : number + 1])
 
 
 def _output(weights: Tensor, v: Tensor, terms: PositionTerms, blind: Tensor | None, dropout_p: float) -> Tensor:

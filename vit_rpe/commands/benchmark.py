@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> None:
     """
     if args.what == "data":
         return _run_data(args)
-    _refuse_meaningless(args)
+    _check(args)
     if args.profile:
         return _run_profile(args)
     import torch
@@ -130,16 +130,20 @@ def _run_profile(args: argparse.Namespace) -> None:
     text = "\n\n".join([machine(), *parts])
     print(text)
     if args.output is not None:
-        args.output.mkdir(parents=True, exist_ok=True)
         (args.output / "profile.md").write_text(text + "\n")
 
 
-def _refuse_meaningless(args: argparse.Namespace) -> None:
+def _check(args: argparse.Namespace) -> None:
     kind = next((name for name in ("suite", "curve", "against", "profile") if getattr(args, name)), "")
     for name in MEANINGLESS[kind]:
         if getattr(args, name) != args.of_models[name]:
             where = f"with --{kind}" if kind else f"without --{'suite' if name == 'quick' else 'curve'}"
             raise ValueError(f"--{name.replace('_', '-')} means nothing {where}")
+    for name in ("img_size", "batch"):
+        for value in getattr(args, name):
+            check_count(name, value)
+    if args.output is not None:
+        args.output.mkdir(parents=True, exist_ok=True)  # before anything is measured for it
     if args.frozen and "training" in args.mode:
         raise ValueError("--frozen is for inference: positions that are constants are not trained")
 
@@ -192,7 +196,6 @@ def _save(results: list[Result], folder: Path | None) -> None:
     from vit_rpe.benchmark.compare import machine
     from vit_rpe.benchmark.report import markdown, summary, write_csv
 
-    folder.mkdir(parents=True, exist_ok=True)
     (folder / "results.md").write_text(f"{machine()}\n\n{markdown(results)}\n")
     (folder / "summary.md").write_text(f"{machine()}\n\n{summary(results)}\n")
     write_csv(results, folder / "results.csv")

@@ -1,8 +1,9 @@
 """Positions as constants, for deployment at one fixed size.
 
 ``freeze`` computes the terms of every encoding once and hands them out from then on. Parameters keep their names, the
-constants are not saved. Whatever could make them wrong raises: another grid, loading weights, ``train()``, a parameter
-changed in place, ``set_input_size``. ``unfreeze`` brings the encodings back.
+constants are not saved. What could make them wrong raises: another grid, loading weights, ``train()``, a parameter
+changed in place, ``set_input_size``. Only a change through ``parameter.data`` is not noticed: torch does not count it.
+``unfreeze`` brings the encodings back.
 """
 
 from __future__ import annotations
@@ -74,9 +75,13 @@ class FrozenPosition(nn.Module):
         return FrozenPosition(copy.deepcopy(self.original[0], memo), self.grid, self.device)
 
     def _compute(self) -> PositionTerms:
-        with torch.no_grad():
+        with torch.inference_mode(False), torch.no_grad():  # constants that a later forward with gradients may use
             terms = once_for_all_layers(self.original[0](self.grid, self.grid, self.device))
-        return _changed(terms, lambda tensor: tensor.detach().clone())
+            return _changed(terms, lambda tensor: tensor.detach().clone())
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.versions = self._versions()  # the parameters were made anew with the module
 
     def _versions(self) -> list[tuple[int, int]]:
         return [(id(parameter), parameter._version) for parameter in self.parameters()]
