@@ -16,8 +16,8 @@ def everything(grid: TokenGrid) -> PositionTerms:
     angles = torch.randn(HEADS, n, WIDTH // 2)
 
     def vectors(axis: int | None) -> RelativeVectors:
-        index = torch.randint(-1, 7, (n, n)) if axis is None else torch.randint(7, (patches[axis], patches[axis]))
-        return RelativeVectors(torch.randn(HEADS, 7, WIDTH), index, axis)
+        shape = (n, n) if axis is None else (patches[axis], patches[axis])
+        return RelativeVectors(torch.randn(HEADS, 7, WIDTH), torch.randint(-1, 7, shape), axis)
 
     visible = torch.rand(HEADS, n, n) > 0.2
     visible[:, :, 0] = True

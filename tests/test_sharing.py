@@ -69,7 +69,9 @@ def test_not_under_torch_func() -> None:
     with sharing():
         found = torch.vmap(lambda row: scaled(row, 2.0))(values)
         assert torch.equal(found, 2 * values)
-        assert torch.equal(torch.vmap(lambda row: scaled(row, 2.0))(values + 1), 2 * values + 2)
+        store = open_store()
+        assert store is not None
+        assert not store.results, "a tensor of one transformation means nothing in another"
 
 
 def test_what_does_not_fit_is_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,6 +88,13 @@ def sliding_window(q: TokenGrid, k: TokenGrid, radius: int, device: Device = Non
     return neighbourhood(q, k, radius, device)
 
 
+def opened(visible: Tensor) -> tuple[Tensor, Tensor]:
+    """What is visible with rows that see no key opened, so that no kernel meets such a row; and which rows these are,
+    (..., Nq, 1), to be zeroed afterwards."""
+    blind = ~visible.any(-1, keepdim=True)
+    return visible | blind, blind
+
+
 def padding(key_visible: Tensor) -> Tensor:
     """Key padding (B, Nk) -> bool (B, 1, 1, Nk), the same for every head and query.
 

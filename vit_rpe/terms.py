@@ -26,7 +26,8 @@ class RelativeVectors(NamedTuple):
         table: (H or 1, R, D).
         index: int64. Without ``axis`` (Nq, Nk), or (B, Nq, Nk) after :meth:`PositionTerms.take`; -1 is the zero
             vector. With ``axis=a``: (Sq_a, Sk_a), the relation of a pair of grid tokens depends on that coordinate
-            only, and every such pair has one; pairs with a prefix token have the zero vector.
+            only, and pairs with a prefix token have the zero vector; -1 is for ``"eager"``, the other kernels want one
+            for every pair.
         axis: see above.
     """
 

@@ -75,6 +75,8 @@ def test_peer_and_counterpart_are_alike(name: str) -> None:
         (["--curve", "--img-size", "64"], "--img-size means nothing with --curve"),
         (["--against", "timm", "--encodings", "t5"], "--encodings means nothing with --against"),
         (["--batch", "0"], "batch must be an integer of at least 1"),
+        (["--against", "timm", "--attn-impl", "eager"], "--attn-impl means nothing with --against"),
+        (["--curve", "--batch", "1", "8"], "--curve takes one batch, got 1 8"),
         (["--quick"], "--quick means nothing without --suite"),
         (["--largest", "14"], "--largest means nothing without --curve"),
         (["--frozen", "--mode", "training"], "--frozen is for inference"),

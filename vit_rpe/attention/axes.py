@@ -23,7 +23,7 @@ from torch import Tensor
 from vit_rpe.attention.definition import key_logits, query_logits
 from vit_rpe.geometry import TokenGrid
 from vit_rpe.sharing import once_per_forward
-from vit_rpe.terms import AxisBias, PositionTerms, RelativeVectors, dense_bias, pad_prefix, with_prefix
+from vit_rpe.terms import PositionTerms, RelativeVectors, dense_bias, pad_prefix, with_prefix
 
 Channels = tuple[Tensor, Tensor]
 
@@ -127,17 +127,12 @@ def query_features(q: Tensor, terms: PositionTerms, scale: float) -> list[Featur
         found.append(Features(_axes(parts), _content(q, parts, grid, scale)))
     if terms.axis_bias:
         axes = tuple(bias.axis for bias in terms.axis_bias)
-        rows = _axis_bias_rows(grid, terms.axis_bias)
+        rows = joined([axis_rows(grid, bias.axis, bias.bias)[None] for bias in terms.axis_bias])
         if found and found[0].axes == axes:
             found = [Features(axes, found[0].values + rows)]
         else:
             found.append(Features(axes, rows))
     return found
-
-
-def _axis_bias_rows(grid: TokenGrid, biases: tuple[AxisBias, ...]) -> Tensor:
-    """(1, H or 1, P, sum of S) of the queries on ``grid``."""
-    return joined([axis_rows(grid, part.axis, part.bias)[None] for part in biases])
 
 
 def absorb_constants(q: Tensor, terms: PositionTerms) -> tuple[Tensor, PositionTerms]:
@@ -184,7 +179,7 @@ def _content(
     Returns:
         (B, H, P, sum of C).
     """
-    tables = _scaled_tables(tuple(part.table for part in parts), scale, x.dtype)
+    tables = _side_by_side(parts).to(x.dtype) * scale
     product = (x[:, :, grid.num_prefix :] if grid.num_prefix else x) @ tables.mT  # (B, H, P, sum of R)
     rows = _rows_of_parts(parts, grid, of_keys=of_keys)
     return product.gather(-1, rows.expand(*product.shape[:-1], rows.shape[-1]))
@@ -201,26 +196,22 @@ def axis_value_output(weights: Tensor, parts: Sequence[RelativeVectors], grid: T
     Returns:
         (B, H, Pq, D).
     """
-    tables = _side_by_side([part.table for part in parts])
+    tables = _side_by_side(parts)
     rows = _rows_of_parts(parts, grid).expand(weights.shape)
     buckets = weights.new_zeros(*weights.shape[:-1], tables.shape[1]).scatter_add_(-1, rows, weights)
     return buckets @ tables.to(weights.dtype)
-
-
-def _scaled_tables(tables: tuple[Tensor, ...], scale: float, dtype: torch.dtype) -> Tensor:
-    return _side_by_side(tables).to(dtype) * scale
 
 
 def _axes(parts: Sequence[RelativeVectors]) -> tuple[int, ...]:
     return tuple(part.axis for part in parts if part.axis is not None)
 
 
-def _side_by_side(tables: Sequence[Tensor]) -> Tensor:
-    """Tables (H or 1, R, D) as one, (H or 1, sum of R, D)."""
-    if len(tables) == 1:
-        return tables[0]
-    heads = max(table.shape[0] for table in tables)
-    return torch.cat([table.expand(heads, -1, -1) for table in tables], dim=1)
+def _side_by_side(parts: Sequence[RelativeVectors]) -> Tensor:
+    """The tables of several parts as one, (H or 1, sum of R, D)."""
+    if len(parts) == 1:
+        return parts[0].table
+    heads = max(part.table.shape[0] for part in parts)
+    return torch.cat([part.table.expand(heads, -1, -1) for part in parts], dim=1)
 
 
 def _rows_of_parts(parts: Sequence[RelativeVectors], grid: TokenGrid, *, of_keys: bool = False) -> Tensor:
@@ -229,7 +220,8 @@ def _rows_of_parts(parts: Sequence[RelativeVectors], grid: TokenGrid, *, of_keys
     Args:
         of_keys: the tokens of ``grid`` are the keys.
     """
-    return _side_by_side_rows(grid, _axes(parts), _lengths(parts), tuple(part.index for part in parts), of_keys)
+    lengths = tuple(part.table.shape[1] for part in parts)
+    return _side_by_side_rows(grid, _axes(parts), lengths, tuple(part.index for part in parts), of_keys)
 
 
 @once_per_forward
@@ -242,10 +234,6 @@ def _side_by_side_rows(
         found.append(axis_rows(grid, axis, rows + start if start else rows))
         start += length
     return _along_last(found)
-
-
-def _lengths(parts: Sequence[RelativeVectors]) -> tuple[int, ...]:
-    return tuple(part.table.shape[1] for part in parts)
 
 
 def axis_rows(grid: TokenGrid, axis: int, values: Tensor) -> Tensor:

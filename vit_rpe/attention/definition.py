@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vit_rpe.attention.rotation import rotate_plainly
-from vit_rpe.masks import as_batch_head, intersect
+from vit_rpe.masks import as_batch_head, intersect, opened
 from vit_rpe.precision import full_precision
 from vit_rpe.sharing import once_per_forward
 from vit_rpe.terms import PositionTerms, RelativeVectors, dense_bias, dense_index
@@ -137,8 +137,8 @@ def _weights(q: Tensor, k: Tensor, terms: PositionTerms, options: Options) -> Te
             logits = options.logit_clip * torch.tanh(logits / options.logit_clip)
         if options.visible is None:
             return logits.softmax(-1)
-        blind = ~options.visible.any(-1, keepdim=True)
-        logits = logits.masked_fill(~(options.visible | blind), float("-inf"))
+        seen, blind = opened(options.visible)
+        logits = logits.masked_fill(~seen, float("-inf"))
         return logits.softmax(-1).masked_fill(blind, 0.0)
 
 

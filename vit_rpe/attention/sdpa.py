@@ -13,6 +13,7 @@ from vit_rpe.attention.axes import absorb_constants, axis_logits
 from vit_rpe.attention.definition import Options, eager
 from vit_rpe.attention.rotation import rotate_both
 from vit_rpe.attention.unfused import fits_unfused, unfused_attention
+from vit_rpe.masks import opened
 from vit_rpe.terms import PositionTerms
 
 CUDA_ALIGNMENT = 8
@@ -54,8 +55,7 @@ def masked_sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, options: O
             mask = mask.detach()  # a mask that seems to need a gradient costs the fused kernel
     blind: Tensor | None = None
     if options.visible is not None:
-        blind = ~options.visible.any(-1, keepdim=True)
-        seen = options.visible | blind
+        seen, blind = opened(options.visible)
         mask = seen if mask is None else mask.masked_fill(~seen, float("-inf"))
     if mask is not None:
         if mask.requires_grad and fits_unfused(q, options.dropout_p):

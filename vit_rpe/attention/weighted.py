@@ -18,6 +18,7 @@ from vit_rpe.attention.axes import absorb_constants, axis_logits, axis_value_out
 from vit_rpe.attention.definition import Options, value_output
 from vit_rpe.attention.rotation import rotate_both
 from vit_rpe.geometry import TokenGrid
+from vit_rpe.masks import opened
 from vit_rpe.precision import full_precision
 from vit_rpe.sharing import is_plain
 from vit_rpe.terms import PositionTerms, RelativeVectors
@@ -50,12 +51,10 @@ def masked(mask: Tensor | None, visible: Tensor | None) -> tuple[Tensor | None, 
     """The additive mask with -inf where a key is hidden, and which rows see no key: these stay open."""
     if visible is None:
         return mask, None
-    visible = visible[(None,) * (4 - visible.ndim)]
-    blind = ~visible.any(-1, keepdim=True)
-    hidden = ~(visible | blind)
+    seen, blind = opened(visible[(None,) * (4 - visible.ndim)])
     if mask is None:
         mask = torch.zeros((), device=visible.device)
-    return mask.masked_fill(hidden, float("-inf")), blind
+    return mask.masked_fill(~seen, float("-inf")), blind
 
 
 def _sample_by_sample(

@@ -27,7 +27,7 @@ _OF_GRID = ("size", "img_size", "patch_size", "depth", "batch", "mode", "executi
 MEANINGLESS = {
     "suite": ("encodings", "against", "curve", "profile", "largest", "frozen", "memory", *_OF_GRID),
     "curve": ("quick", "against", "profile", "frozen", "memory", "img_size", "patch_size", "depth", "execution"),
-    "against": ("quick", "encodings", "profile", "largest", "frozen", "memory"),
+    "against": ("quick", "encodings", "profile", "largest", "frozen", "memory", "attn_impl"),
     "profile": ("quick", "largest", "memory", "seconds", "clock"),
     "": ("quick", "largest"),
 }
@@ -139,6 +139,9 @@ def _check(args: argparse.Namespace) -> None:
         if getattr(args, name) != args.of_models[name]:
             where = f"with --{kind}" if kind else f"without --{'suite' if name == 'quick' else 'curve'}"
             raise ValueError(f"--{name.replace('_', '-')} means nothing {where}")
+    for name in ("size", "batch", "mode"):
+        if args.curve and len(getattr(args, name)) > 1:
+            raise ValueError(f"--curve takes one {name}, got {' '.join(map(str, getattr(args, name)))}")
     for name in ("img_size", "batch"):
         for value in getattr(args, name):
             check_count(name, value)
