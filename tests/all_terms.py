@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from vit_rpe.geometry import TokenGrid
-from vit_rpe.terms import AxisBias, PositionTerms, RelativeVectors
+from vit_rpe.position.geometry import TokenGrid
+from vit_rpe.position.terms import AxisBias, PositionTerms, RelativeVectors
 
 HEADS, WIDTH = 2, 8
 

@@ -7,14 +7,17 @@
 import importlib
 from typing import Any
 
-from vit_rpe.absolute import LearnedEmbedding, sincos_embedding
+from vit_rpe._moved import install
 from vit_rpe.attention import attend, attention_weights
 from vit_rpe.encodings import PositionEncoding, create_encoding, list_encodings
-from vit_rpe.geometry import TokenGrid
 from vit_rpe.layers import RelativeMultiheadAttention
+from vit_rpe.layers.absolute import LearnedEmbedding, sincos_embedding
+from vit_rpe.layers.scalar_bias import RelativePositionBias
 from vit_rpe.models import VisionTransformer, add_rpe, from_timm
-from vit_rpe.scalar_bias import RelativePositionBias
-from vit_rpe.terms import PositionTerms
+from vit_rpe.position.geometry import TokenGrid
+from vit_rpe.position.terms import PositionTerms
+
+install()
 
 __version__ = "0.1.0"
 

@@ -1,7 +1,9 @@
-"""Whether a given value is of the kind that is expected, in one wording for options of encodings, layers and models."""
+"""Checks of the values people give, in one wording for every option: types, ranges, and names with the closest one."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from math import isfinite
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
@@ -56,3 +58,23 @@ def _words(expected: Any) -> str:
     if get_origin(expected) is tuple:
         return f"a tuple (each {_words(get_args(expected)[0])})"
     return WORDS.get(NoneType if expected is None else expected, str(expected))
+
+
+def closest(given: str, known: Iterable[str]) -> str:
+    """`` (did you mean 'x'?)``, or nothing where no known name is close."""
+    matches = get_close_matches(given, list(known), n=1, cutoff=0.5)
+    return f" (did you mean {matches[0]!r}?)" if matches else ""
+
+
+def unknown_name(what: str, given: object, known: Iterable[str]) -> ValueError:
+    """The error for a value of ``what`` that is not one of the ``known`` names."""
+    known = list(known)
+    hint = closest(str(given), known)
+    return ValueError(f"unknown {what} {given!r}{hint}; known: {', '.join(map(str, known))}")
+
+
+def check_choice(what: str, given: object, known: Iterable[object]) -> None:
+    """Raise ValueError with the closest match unless ``given`` is one of ``known``; ``what`` names the option."""
+    names = list(known)
+    if given not in names:
+        raise unknown_name(what, given, [str(name) for name in names])

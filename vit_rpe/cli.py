@@ -15,7 +15,7 @@ import importlib
 import sys
 from collections.abc import Callable, Sequence
 
-from vit_rpe.suggest import unknown_name
+from vit_rpe.checks import unknown_name
 
 __all__ = ["COMMANDS", "main", "one_line_errors"]
 

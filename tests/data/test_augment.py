@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from vit_rpe.data import DataConfig, Preprocessing
-from vit_rpe.data.augment import Augmentation
 from vit_rpe.data.config import AUGMENT_PRESETS
+from vit_rpe.data.images.augment import Augmentation
 
 from .image_files import speckle
 
@@ -69,7 +69,7 @@ def test_erasing_covers_a_rectangle_in_about_a_quarter_of_the_images(preset):
 @pytest.mark.parametrize("strength", [-0.21, 0.13])
 def test_warp_moves_every_pixel_as_its_formula_says(kind, strength):
     """Follow a smooth ramp: the colour found at the warped place is the colour of the origin."""
-    from vit_rpe.data.warp import Warp
+    from vit_rpe.data.images.warp import Warp
 
     height, width = 41, 63
     rows, columns = np.mgrid[0:height, 0:width]
@@ -99,7 +99,7 @@ def test_warp_moves_every_pixel_as_its_formula_says(kind, strength):
 
 
 def test_warp_fills_with_the_given_colour():
-    from vit_rpe.data.warp import Warp
+    from vit_rpe.data.images.warp import Warp
 
     out = Warp("translate_x", 0.5, (1, 2, 3)).apply(speckle(20, 28), 0.5)
     np.testing.assert_array_equal(out[:, :14], np.broadcast_to((1, 2, 3), (20, 14, 3)))

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from vit_rpe.data import DataBundle, DataConfig, Preprocessing, train_loader
-from vit_rpe.data.augment import Augmentation
 from vit_rpe.data.bad_images import BadImages
-from vit_rpe.data.samples import ImageSamples
+from vit_rpe.data.images.augment import Augmentation
+from vit_rpe.data.images.samples import ImageSamples
 from vit_rpe.data.sources import ArrayImages
 
 from .image_files import speckle

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from vit_rpe.data import DataConfig, DataNotFoundError, build_data, rebuild_data, train_loader
-from vit_rpe.data.text_corpus import held_out, library_files, text_files
-from vit_rpe.data.text_treatment import UNKNOWN, TextTreatment, common_characters, read_treatment
-from vit_rpe.data.text_windows import evaluation_windows, training_windows
+from vit_rpe.data.text.corpus import held_out, library_files, text_files
+from vit_rpe.data.text.treatment import UNKNOWN, TextTreatment, common_characters, read_treatment
+from vit_rpe.data.text.windows import evaluation_windows, training_windows
 
 
 @pytest.fixture

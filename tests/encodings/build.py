@@ -11,7 +11,7 @@ from torch import Tensor
 from tests.oracles import ORACLES
 from vit_rpe.attention import attend
 from vit_rpe.encodings import PositionEncoding, create_encoding, encoding_class, list_encodings
-from vit_rpe.geometry import TokenGrid
+from vit_rpe.position.geometry import TokenGrid
 
 HEADS, HEAD_DIM = 3, 12
 SCALE = HEAD_DIM**-0.5

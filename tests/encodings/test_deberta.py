@@ -12,7 +12,7 @@ from tests.encodings.build import build
 from vit_rpe.attention import attention_weights
 from vit_rpe.encodings import create_encoding
 from vit_rpe.encodings.deberta import log_bucket, row_of
-from vit_rpe.geometry import TokenGrid
+from vit_rpe.position.geometry import TokenGrid
 
 H, D = 2, 4
 

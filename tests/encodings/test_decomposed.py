@@ -8,7 +8,7 @@ import torch
 from tests.encodings.build import build
 from vit_rpe.encodings import create_encoding, resized
 from vit_rpe.encodings.decomposed import pooled_rows
-from vit_rpe.geometry import TokenGrid
+from vit_rpe.position.geometry import TokenGrid
 
 
 @pytest.mark.parametrize(

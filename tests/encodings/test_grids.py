@@ -21,8 +21,8 @@ from tests.encodings.build import (
 from tests.oracles import ORACLES
 from vit_rpe.attention import attend, position_logits
 from vit_rpe.encodings import create_encoding, list_encodings
-from vit_rpe.geometry import TokenGrid
-from vit_rpe.terms import PositionTerms, dense_bias
+from vit_rpe.position.geometry import TokenGrid
+from vit_rpe.position.terms import PositionTerms, dense_bias
 
 LATTICE = {1: (7,), 2: (4, 5), 3: (2, 3, 4)}
 WINDOWS = {1: ((3,), (2,)), 2: ((1, 2), (2, 3)), 3: ((0, 1, 1), (2, 1, 2))}

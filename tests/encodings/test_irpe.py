@@ -11,8 +11,8 @@ import torch
 from tests.encodings.build import build
 from vit_rpe.encodings import create_encoding
 from vit_rpe.encodings.irpe import count_reached, level_starts, piecewise
-from vit_rpe.geometry import TokenGrid
-from vit_rpe.terms import dense_bias, dense_index
+from vit_rpe.position.geometry import TokenGrid
+from vit_rpe.position.terms import dense_bias, dense_index
 
 H, D = 2, 4
 GRID = TokenGrid((3, 5))

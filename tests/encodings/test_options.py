@@ -19,7 +19,7 @@ from vit_rpe.encodings import (
     parse_specs,
     resized,
 )
-from vit_rpe.geometry import TokenGrid
+from vit_rpe.position.geometry import TokenGrid
 
 Options = dict[str, Any]
 

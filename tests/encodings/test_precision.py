@@ -13,8 +13,8 @@ from tests.encodings.build import HEAD_DIM, HEADS, SCALE, build, inputs, names_a
 from tests.oracles import ORACLES
 from vit_rpe.attention import attend
 from vit_rpe.encodings import PositionEncoding, create_encoding
-from vit_rpe.geometry import TokenGrid
-from vit_rpe.terms import PositionTerms
+from vit_rpe.position.geometry import TokenGrid
+from vit_rpe.position.terms import PositionTerms
 
 LOW = [torch.float16, torch.bfloat16]
 every = pytest.mark.parametrize(("name", "axes"), names_and_axes())

@@ -9,7 +9,7 @@ from tests.encodings.build import SCALE, build, inputs, names_and_axes, output, 
 from tests.oracles import ORACLES
 from vit_rpe.attention import position_logits
 from vit_rpe.encodings import list_encodings, resized
-from vit_rpe.geometry import TokenGrid
+from vit_rpe.position.geometry import TokenGrid
 
 OLD = {1: (5,), 2: (3, 5), 3: (2, 3, 5)}
 NEW = {1: (9,), 2: (7, 4), 3: (3, 5, 2)}

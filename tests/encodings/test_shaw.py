@@ -7,7 +7,7 @@ import torch
 
 from tests.encodings.build import build
 from vit_rpe.encodings import create_encoding, resized
-from vit_rpe.geometry import TokenGrid
+from vit_rpe.position.geometry import TokenGrid
 
 H, D = 3, 4
 

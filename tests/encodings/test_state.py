@@ -14,7 +14,7 @@ from timm.utils import ModelEmaV3
 from tests.encodings.build import HEAD_DIM, HEADS, build, inputs, native_grid, output, refuses, variants
 from vit_rpe.attention import attend
 from vit_rpe.encodings import PositionEncoding, create_encoding, encoding_class, encoding_options, list_encodings
-from vit_rpe.terms import PositionTerms
+from vit_rpe.position.terms import PositionTerms
 
 GRID = native_grid(2, prefix=1)
 

@@ -10,7 +10,7 @@ from torch.export import Dim, export
 from tests.encodings.build import HEAD_DIM, SCALE, build, names_and_axes, native_grid
 from vit_rpe.attention import attend
 from vit_rpe.encodings import PositionEncoding
-from vit_rpe.geometry import TokenGrid
+from vit_rpe.position.geometry import TokenGrid
 
 NAMES = [name for name, axes in names_and_axes() if axes == 2]
 SAMPLE = ("bias", "rope_mixed", "t5")

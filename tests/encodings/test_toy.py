@@ -14,15 +14,15 @@ from tests.oracles import ORACLES, Answer, Pair, attention_by_loops
 from vit_rpe.encodings import (
     Card,
     PositionEncoding,
-    _base,
+    _registry,
     create_encoding,
     create_position,
     list_encodings,
     register,
     resized,
 )
-from vit_rpe.geometry import Device, TokenGrid, axis_offsets, expand_axis
-from vit_rpe.terms import PositionTerms, pad_prefix
+from vit_rpe.position.geometry import Device, TokenGrid, axis_offsets, expand_axis
+from vit_rpe.position.terms import PositionTerms, pad_prefix
 
 
 class Toy(PositionEncoding):
@@ -46,7 +46,7 @@ def toy_answer(encoding: PositionEncoding, pair: Pair) -> Answer:
 
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setattr(_base, "_REGISTRY", dict(_base._REGISTRY))
+    monkeypatch.setattr(_registry, "_REGISTRY", dict(_registry._REGISTRY))
     card = Card(paper="a test, arXiv 0000.00000", adds=("bias",), elsewhere="defined for every offset")
     register("toy", card)(Toy)
     monkeypatch.setitem(ORACLES, "toy", SimpleNamespace(answer=toy_answer, CHANGES={"sign": [{"sign": -1}]}))

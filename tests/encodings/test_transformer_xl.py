@@ -7,8 +7,8 @@ import torch
 
 from tests.encodings.build import HEAD_DIM, HEADS, build
 from vit_rpe.encodings import create_encoding
-from vit_rpe.encodings._relative import distinct_offsets
-from vit_rpe.geometry import TokenGrid
+from vit_rpe.encodings._tables import distinct_offsets
+from vit_rpe.position.geometry import TokenGrid
 
 
 @pytest.mark.parametrize(("num_queries", "num_keys"), [(4, 4), (1, 1), (3, 5), (5, 2)])

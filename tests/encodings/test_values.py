@@ -16,8 +16,8 @@ from vit_rpe.encodings.lookhere import layer_factor
 from vit_rpe.encodings.rope_mixed import mixed_rotation
 from vit_rpe.encodings.rope_normalized import normalized_coordinates
 from vit_rpe.encodings.t5 import t5_bucket
-from vit_rpe.geometry import TokenGrid
-from vit_rpe.terms import dense_bias
+from vit_rpe.position.geometry import TokenGrid
+from vit_rpe.position.terms import dense_bias
 
 
 @pytest.mark.parametrize(

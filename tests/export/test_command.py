@@ -12,7 +12,7 @@ import torch
 
 from vit_rpe.cli import main
 from vit_rpe.data import Preprocessing
-from vit_rpe.training.checkpoint import CheckpointInfo, save_checkpoint
+from vit_rpe.training.checkpoint.checkpoint import CheckpointInfo, save_checkpoint
 
 ARGS = {"img_size": [16, 24], "patch_size": 4, "embed_dim": 24, "depth": 1, "num_heads": 3, "num_classes": 5}
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import vit_rpe  # noqa: F401
-from vit_rpe.models._weights import drawn_later
+from vit_rpe.models.backbone.weights import drawn_later
 
 
 class OwnMlp(nn.Module):

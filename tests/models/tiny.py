@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import vit_rpe
-from vit_rpe.models.convert import PUBLIC, public_name
+from vit_rpe.models.exchange import PUBLIC, public_name
 
 SIZE = (8, 12)
 """Image height and width of the tiny models: never square."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tests.oracles._pair import Answer, Oracle, Pair
 from vit_rpe.encodings import PositionEncoding
-from vit_rpe.geometry import TokenGrid
+from vit_rpe.position.geometry import TokenGrid
 
 
 def token_positions(grid: TokenGrid) -> list[tuple[int, ...] | None]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from vit_rpe.encodings import PositionEncoding
-from vit_rpe.geometry import TokenGrid
+from vit_rpe.position.geometry import TokenGrid
 
 
 class Pair(NamedTuple):

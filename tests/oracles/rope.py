@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tests.oracles._pair import Answer, Pair
 from vit_rpe.encodings import PositionEncoding
-from vit_rpe.geometry import TokenGrid
+from vit_rpe.position.geometry import TokenGrid
 
 CHANGES: dict = {"base": [{"base": 7.0}], "reference": [{"reference": (7, 5)}]}
 AXES_HAVE_CHANNELS = True

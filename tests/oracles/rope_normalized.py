@@ -5,7 +5,7 @@ import math
 from tests.oracles._pair import Answer, Pair
 from tests.oracles.rope import turned
 from vit_rpe.encodings import PositionEncoding
-from vit_rpe.geometry import TokenGrid
+from vit_rpe.position.geometry import TokenGrid
 
 CHANGES: dict = {
     "base": [{"base": 5.0}],

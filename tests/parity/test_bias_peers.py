@@ -13,8 +13,8 @@ from transformers.models.t5.modeling_t5 import T5Attention
 
 from vit_rpe.encodings import create_encoding
 from vit_rpe.encodings.t5 import t5_bucket
-from vit_rpe.geometry import TokenGrid
-from vit_rpe.terms import dense_bias
+from vit_rpe.position.geometry import TokenGrid
+from vit_rpe.position.terms import dense_bias
 
 HEADS, DIM = 3, 4
 SIZES = [(2, 5), (4, 3), (1, 4)]

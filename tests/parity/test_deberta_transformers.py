@@ -12,7 +12,7 @@ from transformers.models.deberta_v2 import modeling_deberta_v2 as v2
 from vit_rpe.attention import attend
 from vit_rpe.encodings import create_encoding
 from vit_rpe.encodings.deberta import log_bucket
-from vit_rpe.geometry import TokenGrid
+from vit_rpe.position.geometry import TokenGrid
 
 HEADS, DIM, SPAN, LARGEST = 3, 4, 4, 7
 WIDTH = HEADS * DIM

@@ -12,7 +12,7 @@ from transformers.models.sam.modeling_sam import SamVisionAttention
 
 from vit_rpe.attention import attend, position_logits
 from vit_rpe.encodings import PositionEncoding, create_encoding
-from vit_rpe.geometry import TokenGrid
+from vit_rpe.position.geometry import TokenGrid
 
 HEADS, DIM = 3, 4
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vit_rpe.attention import attend
 from vit_rpe.encodings import create_encoding
-from vit_rpe.geometry import TokenGrid
+from vit_rpe.position.geometry import TokenGrid
 
 HEADS, DIM, HEIGHT, WIDTH = 2, 3, 5, 7
 NUM = HEIGHT * WIDTH

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vit_rpe.attention import rotate
 from vit_rpe.encodings import PositionEncoding, create_encoding
-from vit_rpe.geometry import TokenGrid
+from vit_rpe.position.geometry import TokenGrid
 
 HEADS, DIM = 3, 12
 SIZES = [(2, 5), (4, 3), (1, 4)]

@@ -8,7 +8,7 @@ from transformers.models.wav2vec2_bert.modeling_wav2vec2_bert import Wav2Vec2Ber
 
 from vit_rpe.attention import attend
 from vit_rpe.encodings import create_encoding
-from vit_rpe.geometry import TokenGrid
+from vit_rpe.position.geometry import TokenGrid
 
 HEADS, DIM, LENGTH, LARGEST = 3, 4, 7, 2
 

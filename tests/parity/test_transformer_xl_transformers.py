@@ -9,7 +9,7 @@ from transformers.models.xlnet.modeling_xlnet import XLNetModel, XLNetRelativeAt
 
 from vit_rpe.attention import attend
 from vit_rpe.encodings import create_encoding
-from vit_rpe.geometry import TokenGrid
+from vit_rpe.position.geometry import TokenGrid
 
 HEADS, DIM = 3, 4
 WIDTH = HEADS * DIM

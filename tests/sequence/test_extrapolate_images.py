@@ -12,8 +12,8 @@ from accelerate.state import AcceleratorState, GradientState, PartialState
 
 from vit_rpe.cli import main
 from vit_rpe.models import SequenceTransformer, VisionTransformer
-from vit_rpe.models.ablate import remove_position
-from vit_rpe.training.parse import parse_config
+from vit_rpe.models.exchange.ablate import remove_position
+from vit_rpe.training.config.parse import parse_config
 from vit_rpe.training.run import train
 
 

@@ -11,7 +11,7 @@ import pytest
 from accelerate.state import AcceleratorState, GradientState, PartialState
 
 from vit_rpe.cli import main
-from vit_rpe.training.parse import parse_config
+from vit_rpe.training.config.parse import parse_config
 from vit_rpe.training.run import RunResult, train
 
 TEXT = "def f(x):\n    return x + 1\n\nclass A:\n    def g(self, y):\n        return f(y)\n\n"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from vit_rpe.study.plan import Cell, Variant, cells_of, read_study
-from vit_rpe.training.parse import parse_config
+from vit_rpe.training.config.parse import parse_config
 
 TEXT = """
 name: tiny
@@ -76,8 +76,8 @@ def test_bad_files(tmp_path, text, message):
 
 
 def test_shipped_studies_are_valid():
+    from vit_rpe.training.config.shipped import list_configs
     from vit_rpe.training.model import plan_model
-    from vit_rpe.training.shipped import list_configs
 
     studies = list_configs(studies=True)
     assert "study/digits" in studies

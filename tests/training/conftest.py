@@ -12,7 +12,7 @@ import pytest
 import torch
 from accelerate.state import AcceleratorState, GradientState, PartialState
 
-from vit_rpe.training.parse import parse_config
+from vit_rpe.training.config.parse import parse_config
 from vit_rpe.training.run import RunResult, train
 
 TINY = [

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from vit_rpe.data import Preprocessing
-from vit_rpe.training.checkpoint import CheckpointInfo, find_checkpoint, load_checkpoint, save_checkpoint
+from vit_rpe.training.checkpoint.checkpoint import CheckpointInfo, find_checkpoint, load_checkpoint, save_checkpoint
 
 NAME = "vit_rpe_nano_patch2_8"
 ARGS = {"rpe": {"name": "bias", "max_distance": 3}, "in_chans": 1, "img_size": [8, 12], "num_classes": 3, "depth": 2}
@@ -94,7 +94,7 @@ def test_a_pickle_is_not_run(tmp_path: Path) -> None:
         def __reduce__(self):
             return (Path.touch, (tmp_path / "ran",))
 
-    from vit_rpe.training.state import read_state
+    from vit_rpe.training.checkpoint.state import read_state
 
     _save(tmp_path / "last")
     torch.save({"model": Evil()}, tmp_path / "last" / "training_state.pt")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vit_rpe.training.files import newest, remove, write_folder, write_text
+from vit_rpe.training.checkpoint.files import newest, remove, write_folder, write_text
 
 
 def _fill(text: str):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.training.conftest import state_of
-from vit_rpe.training.checkpoint import load_checkpoint
+from vit_rpe.training.checkpoint.checkpoint import load_checkpoint
 
 
 def test_at_another_size_it_starts_from_the_resampled_weights(tiny, tmp_path: Path) -> None:

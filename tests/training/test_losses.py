@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from vit_rpe.training.config import DistillConfig, TrainConfig
+from vit_rpe.training.config.schema import DistillConfig, TrainConfig
 from vit_rpe.training.losses import classification_loss, distillation_loss
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import vit_rpe
-from vit_rpe.training.config import TrainConfig
+from vit_rpe.training.config.schema import TrainConfig
 from vit_rpe.training.optim import make_optimizer, make_schedule, parameter_groups, unwrapped
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from vit_rpe.training.parse import parse_config
-from vit_rpe.training.shipped import config_folder, find_config, list_configs
-from vit_rpe.training.yaml_text import dump_yaml, load_yaml
+from vit_rpe.training.config.parse import parse_config
+from vit_rpe.training.config.shipped import config_folder, find_config, list_configs
+from vit_rpe.training.config.yaml_text import dump_yaml, load_yaml
 
 
 def test_without_a_config_the_digits_run() -> None:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tests.training.conftest import TINY, forget_processes, state_of
-from vit_rpe.training.checkpoint import load_checkpoint
+from vit_rpe.training.checkpoint.checkpoint import load_checkpoint
 
 OPTIONS = ("--train.epochs=2", "--train.optimizer=sgd", "--train.lr=0.1", "--train.ema_decay=0.9")
 PLAIN = "--model.args={in_chans: 1, depth: 2, embed_dim: 24, num_heads: 3}"

@@ -11,9 +11,9 @@ import torch
 
 from tests.training.conftest import TINY, assert_same_state, in_child, state_of
 from vit_rpe.commands import train as train_command
-from vit_rpe.training import files
-from vit_rpe.training.files import newest
-from vit_rpe.training.run_folder import read_metrics
+from vit_rpe.training.checkpoint import files
+from vit_rpe.training.checkpoint.files import newest
+from vit_rpe.training.checkpoint.run_folder import read_metrics
 
 OPTIONS = (
     "--train.epochs=3",
@@ -161,7 +161,7 @@ def test_a_finished_run_only_reports(tiny, tmp_path: Path) -> None:
 
 def test_resume_takes_the_config_of_the_run(tiny, tmp_path: Path) -> None:
     tiny("run", "--train.epochs=1")
-    from vit_rpe.training.parse import parse_config
+    from vit_rpe.training.config.parse import parse_config
 
     for words in (
         ["--resume", "auto", "--output", str(tmp_path / "run")],

@@ -11,9 +11,9 @@ import yaml
 from safetensors.torch import load_file
 
 from tests.training.conftest import assert_same_state, state_of
-from vit_rpe.training.checkpoint import load_checkpoint
-from vit_rpe.training.evaluation import evaluate
-from vit_rpe.training.run_folder import read_metrics
+from vit_rpe.training.checkpoint.checkpoint import load_checkpoint
+from vit_rpe.training.checkpoint.run_folder import read_metrics
+from vit_rpe.training.metrics import evaluate
 
 
 def test_pictures_can_be_left_out(tiny, tmp_path: Path, capsys) -> None:

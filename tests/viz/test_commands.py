@@ -17,7 +17,7 @@ from PIL import Image
 import vit_rpe  # noqa: F401  (registers the models with timm)
 from vit_rpe.cli import main
 from vit_rpe.data import Preprocessing, TextTreatment
-from vit_rpe.training.checkpoint import CheckpointInfo, save_checkpoint
+from vit_rpe.training.checkpoint.checkpoint import CheckpointInfo, save_checkpoint
 
 NAME = "vit_rpe_nano_patch2_8"
 ARGS = {"img_size": [6, 10], "in_chans": 1, "num_classes": 2, "class_token": True, "depth": 2, "rpe": "rope"}
@@ -121,7 +121,7 @@ def test_a_page_that_is_too_large_is_rounded_more(
         return "x" * 1000 * (30 if bits is None else 21 + bits)
 
     monkeypatch.setattr("vit_rpe.commands.explore.LARGEST_FILE", limit)
-    monkeypatch.setattr("vit_rpe.viz.explorer.explorer_page", page)
+    monkeypatch.setattr("vit_rpe.viz.explorer.explorer.explorer_page", page)
     words = ["--checkpoint", str(checkpoint), "--image", str(picture), "--out", str(tmp_path / "page.html")]
     assert main(["explore", *words]) == 0
     told = capsys.readouterr().out

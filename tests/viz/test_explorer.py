@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from tests.viz.build import HEIGHT, WIDTH, images, vision_model
-from vit_rpe.models.sequence import SequenceTransformer
+from vit_rpe.models.sequence.model import SequenceTransformer
 from vit_rpe.models.vit_rpe import SIZES
 from vit_rpe.viz import record
-from vit_rpe.viz.explorer import explorer_page
-from vit_rpe.viz.packing import ALPHABET, Packer, base85
+from vit_rpe.viz.explorer.explorer import explorer_page
+from vit_rpe.viz.explorer.packing import ALPHABET, Packer, base85
 
 
 def unpacked(text: str, length: int) -> bytes:

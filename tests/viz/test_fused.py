@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vit_rpe.geometry import TokenGrid
+from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.viz import record, record_class
 
 SMALL = {"num_classes": 5, "depth": 2, "img_size": (64, 96), "embed_dim": 48, "num_heads": 3}

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.viz.build import images, vision_model
-from vit_rpe.models.sequence import SequenceTransformer
+from vit_rpe.models.sequence.model import SequenceTransformer
 from vit_rpe.viz import record, record_class
 
 

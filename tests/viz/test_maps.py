@@ -9,8 +9,8 @@ import torch
 
 from tests.viz.build import images, vision_model
 from vit_rpe.encodings import create_encoding
-from vit_rpe.geometry import TokenGrid
-from vit_rpe.terms import dense_bias
+from vit_rpe.position.geometry import TokenGrid
+from vit_rpe.position.terms import dense_bias
 from vit_rpe.viz import by_offset, mean_distance, offset_range, record, rollout, rotation_frequencies
 
 

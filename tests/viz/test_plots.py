@@ -11,9 +11,9 @@ import torch
 
 from tests.viz.build import DEPTH, GRID, HEADS, HEIGHT, WIDTH, images, vision_model
 from vit_rpe import viz
-from vit_rpe.models.sequence import SequenceTransformer
+from vit_rpe.models.sequence.model import SequenceTransformer
 from vit_rpe.viz import Recording
-from vit_rpe.viz._canvas import ATTENTION
+from vit_rpe.viz.plots.canvas import ATTENTION
 
 
 def recorded(rpe: str = "bias", **options: object) -> tuple[Recording, torch.Tensor]:

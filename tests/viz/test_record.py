@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from tests.viz.build import DEPTH, GRID, HEADS, draw_large, images, vision_model
 from vit_rpe.encodings import encoding_class, list_encodings
-from vit_rpe.geometry import TokenGrid
 from vit_rpe.layers import RelativeMultiheadAttention
-from vit_rpe.models.sequence import SequenceTransformer
-from vit_rpe.terms import dense_bias
+from vit_rpe.models.sequence.model import SequenceTransformer
+from vit_rpe.position.geometry import TokenGrid
+from vit_rpe.position.terms import dense_bias
 from vit_rpe.viz import Recording, record
 
 NUM_TOKENS = 1 + 4 + 15

@@ -1,6 +1,7 @@
 """Attention with position terms: the definition (``attention_weights``), and ``attend`` with its kernels."""
 
-from vit_rpe.attention.definition import (
+from vit_rpe.attention.dispatch import KERNELS, Kernel, attend, attend_by_window, choose
+from vit_rpe.attention.reference import (
     Options,
     attention_weights,
     key_logits,
@@ -8,7 +9,6 @@ from vit_rpe.attention.definition import (
     query_logits,
     value_output,
 )
-from vit_rpe.attention.dispatch import KERNELS, Kernel, attend, attend_by_window, choose
 from vit_rpe.attention.rotation import rotate
 
 __all__ = [

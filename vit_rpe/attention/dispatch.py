@@ -11,15 +11,15 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from vit_rpe.attention.definition import Options, all_visible, callers_mask, eager
-from vit_rpe.attention.fold import fold, fold_refuses
-from vit_rpe.attention.sdpa import sdpa, sdpa_refuses
-from vit_rpe.attention.weighted import weighted, weighted_refuses
-from vit_rpe.attention.windows import each_window, in_windows, pays, plan_built_windows, windows_refuse
-from vit_rpe.geometry import TokenGrid
-from vit_rpe.sections import window_grid
-from vit_rpe.suggest import unknown_name
-from vit_rpe.terms import PositionTerms
+from vit_rpe.attention.kernels.explicit_weights import weighted, weighted_refuses
+from vit_rpe.attention.kernels.fold import fold, fold_refuses
+from vit_rpe.attention.kernels.sdpa import sdpa, sdpa_refuses
+from vit_rpe.attention.kernels.windows import each_window, in_windows, pays, plan_built_windows, windows_refuse
+from vit_rpe.attention.reference import Options, all_visible, callers_mask, eager
+from vit_rpe.checks import unknown_name
+from vit_rpe.position.geometry import TokenGrid
+from vit_rpe.position.slicing import window_grid
+from vit_rpe.position.terms import PositionTerms
 
 
 class Kernel(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vit_rpe.sharing import is_plain, once_per_forward
+from vit_rpe.position.geometry_cache import is_plain, once_per_forward
 
 Rotation = tuple[Tensor, Tensor]
 

@@ -10,8 +10,8 @@ from torch import Tensor
 from vit_rpe.benchmark.compare import Effort, Result
 from vit_rpe.benchmark.timing import interleave
 from vit_rpe.encodings import create_encoding
-from vit_rpe.geometry import TokenGrid, axis_offsets
-from vit_rpe.terms import dense_bias
+from vit_rpe.position.geometry import TokenGrid, axis_offsets
+from vit_rpe.position.terms import dense_bias
 
 TARGETS = {14: 1 / 2, 24: 1 / 3}
 HEADS = 6

@@ -25,14 +25,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..data import DataBundle, DataConfig, build_data, train_loader
-from ..data.augment import Augmentation
-from ..data.bad_images import BadImages
-from ..data.preprocessing import Preprocessing
-from ..data.samples import ImageSamples
-from ..data.sources import ArrayImages
-from ..suggest import unknown_name
-from .torchvision_input import torchvision_batches
+from vit_rpe.benchmark.torchvision_input import torchvision_batches
+from vit_rpe.checks import unknown_name
+from vit_rpe.data import DataBundle, DataConfig, build_data, train_loader
+from vit_rpe.data.bad_images import BadImages
+from vit_rpe.data.images.augment import Augmentation
+from vit_rpe.data.images.preprocessing import Preprocessing
+from vit_rpe.data.images.samples import ImageSamples
+from vit_rpe.data.sources import ArrayImages
 
 __all__ = ["SETTINGS", "Row", "run"]
 

@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from vit_rpe.benchmark.subjects import PEERS, Shape, counterpart, ours
-from vit_rpe.geometry import TokenGrid
 from vit_rpe.layers import RelativeMultiheadAttention
-from vit_rpe.models.vit import VisionTransformer
+from vit_rpe.models.vision.vit import VisionTransformer
 from vit_rpe.models.vit_rpe import SIZES
+from vit_rpe.position.geometry import TokenGrid
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 

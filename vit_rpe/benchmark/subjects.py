@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from vit_rpe.models.vit import VisionTransformer
+from vit_rpe.checks import unknown_name
+from vit_rpe.models.vision.vit import VisionTransformer
 from vit_rpe.models.vit_rpe import SIZES
-from vit_rpe.suggest import unknown_name
 
 CLASSES = 1000
 

@@ -13,9 +13,9 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 
-from ..data import DataBundle, DataConfig, Preprocessing
-from ..data.samples import ImageSamples
-from ..data.sources import LabelledImages
+from vit_rpe.data import DataBundle, DataConfig, Preprocessing
+from vit_rpe.data.images.samples import ImageSamples
+from vit_rpe.data.sources import LabelledImages
 
 __all__ = ["torchvision_batches"]
 

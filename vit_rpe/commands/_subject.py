@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vit_rpe.suggest import closest, unknown_name
+from vit_rpe.checks import closest, unknown_name
 
 if TYPE_CHECKING:
     import torch
@@ -77,7 +77,7 @@ def load_subject(args: argparse.Namespace) -> Subject:
         return Subject(model.to(device).eval(), treatment, args.model, None, device)
     if args.pretrained or args.model_args:
         raise ValueError("--pretrained and --model-args go with --model: a checkpoint knows its weights and arguments")
-    from vit_rpe.training.checkpoint import load_checkpoint
+    from vit_rpe.training.checkpoint.checkpoint import load_checkpoint
 
     loaded = load_checkpoint(args.checkpoint, img_size=size)
     if not loaded.class_names:

@@ -9,7 +9,7 @@ import argparse
 import json
 from pathlib import Path
 
-from vit_rpe.catalogue import Row, catalogue, markdown_table
+from vit_rpe.models.catalogue import Row, catalogue, markdown_table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,8 +53,8 @@ def _draw(folder: Path) -> None:
 
     from vit_rpe import TokenGrid, create_encoding
     from vit_rpe.viz import by_offset, offset_range
-    from vit_rpe.viz.pieces import Pieces
-    from vit_rpe.viz.plot_bias import plot_signed
+    from vit_rpe.viz.plots.bias import plot_signed
+    from vit_rpe.viz.recording.pieces import Pieces
 
     folder.mkdir(parents=True, exist_ok=True)
     grid, heads, width = TokenGrid((9, 13)), 4, 32

@@ -57,7 +57,7 @@ def choose_device(word: str) -> torch.device:
 def run(args: argparse.Namespace) -> None:
     """Evaluate and print."""
     from vit_rpe.data import Preprocessing
-    from vit_rpe.training.checkpoint import load_checkpoint
+    from vit_rpe.training.checkpoint.checkpoint import load_checkpoint
     from vit_rpe.training.task import task_of
 
     loaded = load_checkpoint(args.checkpoint, img_size=image_size(args.img_size))
@@ -108,7 +108,7 @@ def _evaluate(args: argparse.Namespace, loaded: Any) -> tuple[Any, str]:
     from dataclasses import replace
 
     from vit_rpe.data import DataConfig, eval_loader, rebuild_data
-    from vit_rpe.training.evaluation import evaluate
+    from vit_rpe.training.metrics import evaluate
 
     config = DataConfig(**loaded.info.data)
     given = {

@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> None:
     import torch
 
     from vit_rpe.viz import record
-    from vit_rpe.viz.explorer import explorer_page
+    from vit_rpe.viz.explorer.explorer import explorer_page
 
     subject = load_subject(args)
     inputs, pixels, names = load_images(subject, args.image)

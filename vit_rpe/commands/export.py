@@ -30,11 +30,11 @@ def run(arguments: argparse.Namespace) -> int:
         ValueError: no checkpoint, a bad option, or a model that cannot be exported this way.
         RuntimeError: the file does not compute what the model computes.
     """
+    from vit_rpe.checks import unknown_name
     from vit_rpe.commands.evaluate import image_size
     from vit_rpe.models.export import FORMATS, export_model
-    from vit_rpe.models.vit import VisionTransformer
-    from vit_rpe.suggest import unknown_name
-    from vit_rpe.training.checkpoint import load_checkpoint
+    from vit_rpe.models.vision.vit import VisionTransformer
+    from vit_rpe.training.checkpoint.checkpoint import load_checkpoint
 
     if None not in (arguments.checkpoint, arguments.named):
         raise ValueError(f"two checkpoints: {arguments.checkpoint} and --checkpoint {arguments.named}")

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vit_rpe.suggest import unknown_name
+from vit_rpe.checks import unknown_name
 
 __all__ = ["add_arguments", "run"]
 
@@ -50,8 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Evaluate, draw, write and print."""
-    from vit_rpe.training.checkpoint import find_checkpoint, read_info
-    from vit_rpe.viz.plot_extrapolation import plot_extrapolation
+    from vit_rpe.training.checkpoint.checkpoint import find_checkpoint, read_info
+    from vit_rpe.viz.plots.extrapolation import plot_extrapolation
 
     labels = args.label or [_name(path) for path in args.checkpoint]
     if len(labels) != len(args.checkpoint):
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> None:
 
 def _variants(args: argparse.Namespace, label: str) -> dict[str, Change]:
     """What is drawn of one checkpoint: what its label gets behind it, and what is done to the model first."""
-    from vit_rpe.models.ablate import remove_position
+    from vit_rpe.models.exchange.ablate import remove_position
 
     variants: dict[str, Change] = {"": lambda model, length: None}
     if args.resample is not None and (not args.resample or label in args.resample):
@@ -96,8 +96,8 @@ def _variants(args: argparse.Namespace, label: str) -> dict[str, Change]:
 
 
 def _language_rows(args: argparse.Namespace, folder: Path, change: Change) -> Iterator[dict[str, Any]]:
-    from vit_rpe.training.checkpoint import read_info
-    from vit_rpe.training.lengths import bits_by_length
+    from vit_rpe.evaluation.length_eval import bits_by_length
+    from vit_rpe.training.checkpoint.checkpoint import read_info
 
     native = read_info(folder).preprocessing["length"]
     places = [max(1, round(native * factor)) for factor in args.factors or LENGTHS]
@@ -110,8 +110,8 @@ def _language_rows(args: argparse.Namespace, folder: Path, change: Change) -> It
 
 
 def _image_rows(args: argparse.Namespace, folder: Path, change: Change) -> Iterator[dict[str, Any]]:
-    from vit_rpe.training.checkpoint import load_checkpoint
-    from vit_rpe.training.generalise import accuracy_by_shift, accuracy_by_size
+    from vit_rpe.evaluation.resolution_eval import accuracy_by_shift, accuracy_by_size
+    from vit_rpe.training.checkpoint.checkpoint import load_checkpoint
 
     loaded = load_checkpoint(folder)
     side = loaded.preprocessing.img_size
@@ -151,7 +151,7 @@ def _device(args: argparse.Namespace) -> str:
 
 def _name(path: str) -> str:
     """The run folder's name, also for a checkpoint inside it."""
-    from vit_rpe.training.run_folder import find_run
+    from vit_rpe.training.checkpoint.run_folder import find_run
 
     run_folder = find_run(Path(path))
     return (run_folder or Path(path)).resolve().name

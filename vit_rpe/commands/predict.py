@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 
     from vit_rpe.commands.evaluate import choose_device, image_size
     from vit_rpe.data.errors import BadImageError
-    from vit_rpe.training.checkpoint import load_checkpoint
+    from vit_rpe.training.checkpoint.checkpoint import load_checkpoint
 
     if args.top < 1 or args.batch_size < 1:
         raise ValueError(f"--top and --batch-size must be at least 1, got {args.top} and {args.batch_size}")

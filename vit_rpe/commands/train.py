@@ -16,7 +16,7 @@ def main(words: Sequence[str]) -> int:
     Returns:
         The exit status: 0, or 128 and the number of the signal that stopped the run.
     """
-    from vit_rpe.training.parse import parse_config
+    from vit_rpe.training.config.parse import parse_config
 
     config = parse_config(words)
 

@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> None:
         drawn = _draw_images(subject, args)
     folder = Path(args.out)
     if args.format == "html":
-        from vit_rpe.viz.album import album
+        from vit_rpe.viz.plots.contact_sheet import album
 
         page = album(drawn, title=subject.title)
         folder.mkdir(parents=True, exist_ok=True)
@@ -69,7 +69,7 @@ def _draw_images(subject: Subject, args: argparse.Namespace) -> Drawn:
     import torch
 
     from vit_rpe import viz
-    from vit_rpe.viz.query import parse_query
+    from vit_rpe.viz.recording.query import parse_query
 
     query = parse_query(args.query)
     inputs, pixels, names = load_images(subject, args.image)

@@ -2,14 +2,14 @@
 anywhere.
 """
 
-from .build import build_data, rebuild_data
-from .bundle import DataBundle
-from .config import DataConfig
-from .errors import BadImageError, DataNotFoundError
-from .loader import EvalLoader, TrainLoader, eval_loader, train_loader
-from .mixing import BatchMixer, batch_mixer
-from .preprocessing import Preprocessing
-from .text_treatment import TextTreatment, read_treatment
+from vit_rpe.data.build import build_data, rebuild_data
+from vit_rpe.data.bundle import DataBundle
+from vit_rpe.data.config import DataConfig
+from vit_rpe.data.errors import BadImageError, DataNotFoundError
+from vit_rpe.data.images.mixing import BatchMixer, batch_mixer
+from vit_rpe.data.images.preprocessing import Preprocessing
+from vit_rpe.data.loader import EvalLoader, TrainLoader, eval_loader, train_loader
+from vit_rpe.data.text.treatment import TextTreatment, read_treatment
 
 __all__ = [
     "BadImageError",

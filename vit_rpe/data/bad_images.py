@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .errors import BadImageError
+from vit_rpe.data.errors import BadImageError
 
 __all__ = ["BadImages"]
 

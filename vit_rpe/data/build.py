@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .augment import Augmentation
-from .bad_images import BadImages
-from .bundle import DataBundle
-from .config import TEXT_NAMES, DataConfig
-from .errors import DataNotFoundError
-from .preprocessing import Preprocessing
-from .samples import ImageSamples
-from .sources import SOURCES, DataSource, LabelledImages, SubsetImages
-from .split import stratified_split
-from .text import build_text
-from .text_treatment import TextTreatment
+from vit_rpe.data.bad_images import BadImages
+from vit_rpe.data.bundle import DataBundle
+from vit_rpe.data.config import TEXT_NAMES, DataConfig
+from vit_rpe.data.errors import DataNotFoundError
+from vit_rpe.data.images.augment import Augmentation
+from vit_rpe.data.images.preprocessing import Preprocessing
+from vit_rpe.data.images.samples import ImageSamples
+from vit_rpe.data.sources import SOURCES, DataSource, LabelledImages, SubsetImages
+from vit_rpe.data.split import stratified_split
+from vit_rpe.data.text.build import build_text
+from vit_rpe.data.text.treatment import TextTreatment
 
 __all__ = ["build_data", "build_preprocessing", "rebuild_data"]
 

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .bad_images import BadImages
-from .preprocessing import Preprocessing
-from .samples import Samples
-from .text_treatment import TextTreatment
+from vit_rpe.data.bad_images import BadImages
+from vit_rpe.data.images.preprocessing import Preprocessing
+from vit_rpe.data.images.samples import Samples
+from vit_rpe.data.text.treatment import TextTreatment
 
 __all__ = ["DataBundle"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from .choices import check_choice
+from vit_rpe.checks import check_choice
 
 __all__ = ["AUGMENT_PRESETS", "DATA_NAMES", "INTERPOLATIONS", "TEXT_NAMES", "DataConfig"]
 

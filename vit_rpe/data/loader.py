@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from .bad_images import BadImages
-from .config import DataConfig
-from .order import EvalOrder, TrainOrder
-from .samples import Samples
+from vit_rpe.data.bad_images import BadImages
+from vit_rpe.data.config import DataConfig
+from vit_rpe.data.images.samples import Samples
+from vit_rpe.data.order import EvalOrder, TrainOrder
 
 if TYPE_CHECKING:
-    from .bundle import DataBundle
+    from vit_rpe.data.bundle import DataBundle
 
 __all__ = ["EvalLoader", "TrainLoader", "eval_loader", "train_loader"]
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 from torch.utils.data import Sampler
 
-from .draws import key_number
+from vit_rpe.data.draws import key_number
 
 __all__ = ["EvalOrder", "TrainOrder"]
 

@@ -1,18 +1,8 @@
 """Relative position encodings, one paper a file. This page is the table of contents."""
 
-from vit_rpe.encodings._base import (
-    Card,
-    PositionEncoding,
-    Spec,
-    create_encoding,
-    encoding_class,
-    encoding_options,
-    list_encodings,
-    parse_spec,
-    parse_specs,
-    register,
-    resized,
-)
+from vit_rpe.encodings._interface import Card, PositionEncoding
+from vit_rpe.encodings._registry import encoding_class, encoding_options, list_encodings, register
+from vit_rpe.encodings._spec import Spec, create_encoding, parse_spec, parse_specs, resized
 from vit_rpe.encodings.alibi import Alibi
 from vit_rpe.encodings.bias import RelativeBias
 from vit_rpe.encodings.bias_axial import AxialBias

@@ -12,10 +12,12 @@ import math
 import torch
 from torch import Tensor, nn
 
-from vit_rpe.encodings._base import Card, PositionEncoding, at_least_float32, check_choice, register
-from vit_rpe.geometry import Device, TokenGrid
-from vit_rpe.terms import PositionTerms
-from vit_rpe.toeplitz import offset_range
+from vit_rpe.checks import check_choice
+from vit_rpe.encodings._interface import Card, PositionEncoding, at_least_float32
+from vit_rpe.encodings._registry import register
+from vit_rpe.position.geometry import Device, TokenGrid
+from vit_rpe.position.offset_tables import offset_range
+from vit_rpe.position.terms import PositionTerms
 
 METRICS = ("l2", "l1", "linf")
 

@@ -9,15 +9,10 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from vit_rpe.encodings._base import (
-    Card,
-    PositionEncoding,
-    at_least_float32,
-    check_choice,
-    per_axis,
-    register,
-)
-from vit_rpe.encodings._relative import (
+from vit_rpe.checks import check_choice
+from vit_rpe.encodings._interface import Card, PositionEncoding, at_least_float32, per_axis
+from vit_rpe.encodings._registry import register
+from vit_rpe.encodings._tables import (
     PREFIX_CHOICES,
     axis_entries,
     axis_sum,
@@ -25,8 +20,8 @@ from vit_rpe.encodings._relative import (
     prefix_parameter,
     resample_on_load,
 )
-from vit_rpe.geometry import Device, TokenGrid
-from vit_rpe.terms import PositionTerms
+from vit_rpe.position.geometry import Device, TokenGrid
+from vit_rpe.position.terms import PositionTerms
 
 
 @register(

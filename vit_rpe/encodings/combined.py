@@ -8,9 +8,10 @@ from typing import Any
 
 from torch import nn
 
-from vit_rpe.encodings._base import PositionEncoding, Spec, create_encoding, parse_specs, resized
-from vit_rpe.geometry import Device, TokenGrid
-from vit_rpe.terms import PositionTerms, combine
+from vit_rpe.encodings._interface import PositionEncoding
+from vit_rpe.encodings._spec import Spec, create_encoding, parse_specs, resized
+from vit_rpe.position.geometry import Device, TokenGrid
+from vit_rpe.position.terms import PositionTerms, combine
 
 
 class CombinedEncoding(nn.Module):

@@ -21,11 +21,12 @@ import math
 import torch
 from torch import Tensor, nn
 
-from vit_rpe.encodings._base import Card, PositionEncoding, at_least_float32, register
-from vit_rpe.encodings._relative import resample_on_load
-from vit_rpe.geometry import Device, TokenGrid, axis_offsets
-from vit_rpe.sharing import once_per_forward
-from vit_rpe.terms import PositionTerms, RelativeVectors
+from vit_rpe.encodings._interface import Card, PositionEncoding, at_least_float32
+from vit_rpe.encodings._registry import register
+from vit_rpe.encodings._tables import resample_on_load
+from vit_rpe.position.geometry import Device, TokenGrid, axis_offsets
+from vit_rpe.position.geometry_cache import once_per_forward
+from vit_rpe.position.terms import PositionTerms, RelativeVectors
 
 
 @once_per_forward

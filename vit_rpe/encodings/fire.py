@@ -17,10 +17,11 @@ from math import hypot
 import torch
 from torch import Tensor, nn
 
-from vit_rpe.encodings._base import Card, PositionEncoding, register
-from vit_rpe.encodings._relative import project
-from vit_rpe.geometry import Device, TokenGrid, axis_offsets, expand_axis
-from vit_rpe.terms import PositionTerms, pad_prefix
+from vit_rpe.encodings._interface import Card, PositionEncoding
+from vit_rpe.encodings._registry import register
+from vit_rpe.encodings._tables import project
+from vit_rpe.position.geometry import Device, TokenGrid, axis_offsets, expand_axis
+from vit_rpe.position.terms import PositionTerms, pad_prefix
 
 HIDDEN = 32
 EPSILON = 1e-6

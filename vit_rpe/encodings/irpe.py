@@ -27,12 +27,14 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from vit_rpe.encodings._base import Card, PositionEncoding, at_least_float32, check_choice, register
-from vit_rpe.encodings._relative import distinct_offsets, prefix_entries
-from vit_rpe.geometry import Device, TokenGrid, axis_offsets
-from vit_rpe.sharing import once_per_forward
-from vit_rpe.terms import AxisBias, PositionTerms, RelativeVectors, pad_prefix
-from vit_rpe.toeplitz import spread
+from vit_rpe.checks import check_choice
+from vit_rpe.encodings._interface import Card, PositionEncoding, at_least_float32
+from vit_rpe.encodings._registry import register
+from vit_rpe.encodings._tables import distinct_offsets, prefix_entries
+from vit_rpe.position.geometry import Device, TokenGrid, axis_offsets
+from vit_rpe.position.geometry_cache import once_per_forward
+from vit_rpe.position.offset_tables import spread
+from vit_rpe.position.terms import AxisBias, PositionTerms, RelativeVectors, pad_prefix
 
 METHODS = ("product", "cross", "euclidean", "quantization")
 MODES = ("contextual", "bias")

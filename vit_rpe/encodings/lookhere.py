@@ -13,9 +13,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from vit_rpe.encodings._base import Card, PositionEncoding, check_choice, register
-from vit_rpe.geometry import Device, TokenGrid, axis_offsets, expand_axis
-from vit_rpe.terms import PositionTerms, pad_prefix
+from vit_rpe.checks import check_choice
+from vit_rpe.encodings._interface import Card, PositionEncoding
+from vit_rpe.encodings._registry import register
+from vit_rpe.position.geometry import Device, TokenGrid, axis_offsets, expand_axis
+from vit_rpe.position.terms import PositionTerms, pad_prefix
 
 UP, DOWN, LEFT, RIGHT = "up", "down", "left", "right"
 TRIANGLES = tuple((f"triangle_{side}",) for side in (UP, DOWN, LEFT, RIGHT))

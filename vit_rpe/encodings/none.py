@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from vit_rpe.encodings._base import Card, PositionEncoding, register
-from vit_rpe.geometry import Device, TokenGrid
-from vit_rpe.terms import PositionTerms
+from vit_rpe.encodings._interface import Card, PositionEncoding
+from vit_rpe.encodings._registry import register
+from vit_rpe.position.geometry import Device, TokenGrid
+from vit_rpe.position.terms import PositionTerms
 
 
 @register("none", Card(paper="", adds=(), elsewhere="the same everywhere"))

@@ -16,9 +16,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from vit_rpe.encodings._base import Card, PositionEncoding, register
-from vit_rpe.geometry import Device, TokenGrid
-from vit_rpe.terms import PositionTerms
+from vit_rpe.encodings._interface import Card, PositionEncoding
+from vit_rpe.encodings._registry import register
+from vit_rpe.position.geometry import Device, TokenGrid
+from vit_rpe.position.terms import PositionTerms
 
 
 def axial_angles(

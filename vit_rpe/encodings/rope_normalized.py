@@ -19,9 +19,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from vit_rpe.encodings._base import Card, PositionEncoding, check_choice, register
-from vit_rpe.geometry import Device, TokenGrid
-from vit_rpe.terms import PositionTerms
+from vit_rpe.checks import check_choice
+from vit_rpe.encodings._interface import Card, PositionEncoding
+from vit_rpe.encodings._registry import register
+from vit_rpe.position.geometry import Device, TokenGrid
+from vit_rpe.position.terms import PositionTerms
 
 NORMALIZE = ("separate", "min", "max")
 

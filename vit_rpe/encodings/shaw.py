@@ -14,23 +14,18 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from vit_rpe.encodings._base import (
-    Card,
-    PositionEncoding,
-    at_least_float32,
-    check_choice,
-    per_axis,
-    register,
-)
-from vit_rpe.encodings._relative import (
+from vit_rpe.checks import check_choice
+from vit_rpe.encodings._interface import Card, PositionEncoding, at_least_float32, per_axis
+from vit_rpe.encodings._registry import register
+from vit_rpe.encodings._tables import (
     PREFIX_CHOICES,
     clipped_index,
     prefix_entries,
     prefix_parameter,
     resample_on_load,
 )
-from vit_rpe.geometry import Device, TokenGrid
-from vit_rpe.terms import PositionTerms, RelativeVectors
+from vit_rpe.position.geometry import Device, TokenGrid
+from vit_rpe.position.terms import PositionTerms, RelativeVectors
 
 
 @register(

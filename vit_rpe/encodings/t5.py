@@ -15,17 +15,19 @@ from math import floor, log
 import torch
 from torch import Tensor, nn
 
-from vit_rpe.encodings._base import Card, PositionEncoding, at_least_float32, check_choice, register
-from vit_rpe.encodings._relative import (
+from vit_rpe.checks import check_choice
+from vit_rpe.encodings._interface import Card, PositionEncoding, at_least_float32
+from vit_rpe.encodings._registry import register
+from vit_rpe.encodings._tables import (
     PREFIX_CHOICES,
     axis_sum,
     prefix_entries,
     prefix_parameter,
 )
-from vit_rpe.geometry import Device, TokenGrid, are_constants
-from vit_rpe.sharing import once_per_forward
-from vit_rpe.terms import PositionTerms
-from vit_rpe.toeplitz import offset_range
+from vit_rpe.position.geometry import Device, TokenGrid, are_constants
+from vit_rpe.position.geometry_cache import once_per_forward
+from vit_rpe.position.offset_tables import offset_range
+from vit_rpe.position.terms import PositionTerms
 
 
 def t5_bucket(offset: int, num_buckets: int, max_distance: int, bidirectional: bool) -> int:

@@ -17,11 +17,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from vit_rpe.encodings._base import Card, PositionEncoding, at_least_float32, register
-from vit_rpe.encodings._relative import distinct_offsets, project
-from vit_rpe.geometry import Device, TokenGrid
-from vit_rpe.sharing import once_per_forward
-from vit_rpe.terms import AxisBias, PositionTerms, RelativeVectors
+from vit_rpe.encodings._interface import Card, PositionEncoding, at_least_float32
+from vit_rpe.encodings._registry import register
+from vit_rpe.encodings._tables import distinct_offsets, project
+from vit_rpe.position.geometry import Device, TokenGrid
+from vit_rpe.position.geometry_cache import once_per_forward
+from vit_rpe.position.terms import AxisBias, PositionTerms, RelativeVectors
 
 
 @once_per_forward

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from vit_rpe.suggest import unknown_name
+from vit_rpe.checks import unknown_name
 
 if TYPE_CHECKING:
-    from vit_rpe.models.vit import VisionTransformer
+    from vit_rpe.models.vision.vit import VisionTransformer
 
 FORMATS = {"onnx": ".onnx", "torch_export": ".pt2"}
 TOLERANCE = 1e-4

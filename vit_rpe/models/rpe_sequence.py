@@ -10,7 +10,7 @@ from typing import Any
 
 from timm.models import register_model
 
-from vit_rpe.models.sequence import SequenceTransformer
+from vit_rpe.models.sequence.model import SequenceTransformer
 from vit_rpe.models.vit_rpe import SIZES
 
 __all__ = ["SEQUENCE_PREFIX"]

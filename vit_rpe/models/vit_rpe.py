@@ -16,10 +16,10 @@ from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
 
 from vit_rpe.encodings import list_encodings, parse_specs
-from vit_rpe.models.convert import Description, checkpoint_filter, public_description, public_name
-from vit_rpe.models.convert.from_timm import ANY_ARCHITECTURE
-from vit_rpe.models.convert.public import public_cfgs
-from vit_rpe.models.vit import VisionTransformer
+from vit_rpe.models.exchange import Description, checkpoint_filter, public_description, public_name
+from vit_rpe.models.exchange.from_timm import ANY_ARCHITECTURE
+from vit_rpe.models.exchange.public import public_cfgs
+from vit_rpe.models.vision.vit import VisionTransformer
 
 SIZES: dict[str, dict[str, int]] = {
     "nano": {"embed_dim": 64, "depth": 6, "num_heads": 4},

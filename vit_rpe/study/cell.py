@@ -15,13 +15,13 @@ from typing import Any
 
 import torch
 
+from vit_rpe.evaluation.resolution_eval import accuracy_by_shift, accuracy_by_size
 from vit_rpe.study.plan import Cell, StudyConfig, cells_of, read_study
-from vit_rpe.training.files import write_text
-from vit_rpe.training.generalise import accuracy_by_shift, accuracy_by_size
+from vit_rpe.training.checkpoint.files import write_text
+from vit_rpe.training.checkpoint.run_folder import read_metrics
+from vit_rpe.training.config.parse import parse_config
 from vit_rpe.training.model import plan_model
-from vit_rpe.training.parse import parse_config
 from vit_rpe.training.run import train
-from vit_rpe.training.run_folder import read_metrics
 
 RESULT = "result.json"
 

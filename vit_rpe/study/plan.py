@@ -10,9 +10,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from vit_rpe.suggest import closest
-from vit_rpe.training.shipped import find_config
-from vit_rpe.training.yaml_text import load_yaml
+from vit_rpe.checks import closest
+from vit_rpe.training.config.shipped import find_config
+from vit_rpe.training.config.yaml_text import load_yaml
 
 Size = int | list[int] | None
 

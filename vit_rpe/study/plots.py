@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from vit_rpe.study.plan import StudyConfig
 from vit_rpe.study.statistics import summarise
-from vit_rpe.training.run_folder import read_metrics
+from vit_rpe.training.checkpoint.run_folder import read_metrics
 
 COLOURS = ("tab:blue", "tab:orange", "tab:green", "tab:red", "tab:purple", "tab:brown", "black")
 STYLES = ("-", "--", ":")

@@ -11,7 +11,7 @@ from typing import Any
 
 from vit_rpe.study.plan import StudyConfig
 from vit_rpe.study.statistics import paired, summarise
-from vit_rpe.training.files import write_text
+from vit_rpe.training.checkpoint.files import write_text
 
 ELSEWHERE = ("accuracy_at_", "accuracy_shift_")
 

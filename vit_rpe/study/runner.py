@@ -14,7 +14,7 @@ from typing import Any
 
 from vit_rpe.study.cell import RESULT
 from vit_rpe.study.plan import Cell, StudyConfig
-from vit_rpe.training.files import write_text
+from vit_rpe.training.checkpoint.files import write_text
 
 ERROR = "error.txt"
 POLL_SECONDS = 0.2

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vit_rpe.study.plan import Cell, StudyConfig
 from vit_rpe.study.runner import cell_folder, finished_row
-from vit_rpe.training.yaml_text import load_yaml
+from vit_rpe.training.config.yaml_text import load_yaml
 
 
 def run_on_slurm(

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vit_rpe.training.config import DistillConfig, TrainConfig
+from vit_rpe.training.config.schema import DistillConfig, TrainConfig
 
 __all__ = ["classification_loss", "distillation_loss", "soft_targets"]
 

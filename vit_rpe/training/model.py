@@ -11,11 +11,11 @@ import torch
 from torch import nn
 
 import vit_rpe  # noqa: F401  (registers the models with timm)
+from vit_rpe.checks import closest
 from vit_rpe.data import DataBundle, DataConfig, Preprocessing
 from vit_rpe.data.config import TEXT_NAMES
-from vit_rpe.suggest import closest
-from vit_rpe.training.checkpoint import load_checkpoint
-from vit_rpe.training.config import ModelConfig
+from vit_rpe.training.checkpoint.checkpoint import load_checkpoint
+from vit_rpe.training.config.schema import ModelConfig
 
 __all__ = ["ModelPlan", "build_model", "plan_model", "token_grid"]
 

@@ -15,7 +15,7 @@ from timm.scheduler.scheduler import Scheduler
 from torch import nn
 from torch.optim import Optimizer
 
-from vit_rpe.training.config import TrainConfig
+from vit_rpe.training.config.schema import TrainConfig
 
 __all__ = ["make_optimizer", "make_schedule", "parameter_groups", "unwrapped"]
 

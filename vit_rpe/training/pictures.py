@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from vit_rpe.data import TextTreatment
-from vit_rpe.training.checkpoint import load_checkpoint
-from vit_rpe.training.evaluation import Evaluation
+from vit_rpe.training.checkpoint.checkpoint import load_checkpoint
+from vit_rpe.training.metrics import Evaluation
 from vit_rpe.training.session import Session
 from vit_rpe.viz import plot_bias, plot_curves, plot_images, plot_layers, record
 

@@ -26,7 +26,7 @@ from vit_rpe.data import (
     eval_loader,
     train_loader,
 )
-from vit_rpe.training.config import RunConfig
+from vit_rpe.training.config.schema import RunConfig
 from vit_rpe.training.optim import make_optimizer, make_schedule
 from vit_rpe.training.task import Task, task_of
 from vit_rpe.training.teacher import Teacher, build_teacher

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from vit_rpe.data import Preprocessing, TextTreatment
-from vit_rpe.training.evaluation import Evaluation
+from vit_rpe.training.metrics import Evaluation
 
 __all__ = ["Task", "task_of"]
 

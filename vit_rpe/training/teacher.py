@@ -12,10 +12,10 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from vit_rpe.checks import closest
 from vit_rpe.data import Preprocessing, TextTreatment
-from vit_rpe.suggest import closest
-from vit_rpe.training.checkpoint import load_checkpoint
-from vit_rpe.training.config import DistillConfig
+from vit_rpe.training.checkpoint.checkpoint import load_checkpoint
+from vit_rpe.training.config.schema import DistillConfig
 
 __all__ = ["Teacher", "build_teacher"]
 

@@ -8,7 +8,7 @@ from typing import Any
 from accelerate import Accelerator
 from accelerate.tracking import get_available_trackers
 
-from vit_rpe.training.config import RunConfig
+from vit_rpe.training.config.schema import RunConfig
 
 __all__ = ["check_trackers", "start_trackers"]
 

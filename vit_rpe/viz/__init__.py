@@ -3,16 +3,16 @@
 Plotting functions return matplotlib figures and never show or save them.
 """
 
-from vit_rpe.viz.gradient import record_class
-from vit_rpe.viz.maps import by_offset, mean_distance, offset_range, rollout
-from vit_rpe.viz.plot_bias import plot_bias
-from vit_rpe.viz.plot_curves import plot_curves
-from vit_rpe.viz.plot_overlay import plot_images, plot_layers
-from vit_rpe.viz.plot_rotation import plot_frequencies
-from vit_rpe.viz.plot_summary import plot_distance, plot_rollout, plot_split
-from vit_rpe.viz.plot_tokens import plot_tokens
-from vit_rpe.viz.record import Recording, record
-from vit_rpe.viz.rotation import rotation_frequencies
+from vit_rpe.viz.plots.bias import plot_bias
+from vit_rpe.viz.plots.curves import plot_curves
+from vit_rpe.viz.plots.overlay import plot_images, plot_layers
+from vit_rpe.viz.plots.rotation import plot_frequencies
+from vit_rpe.viz.plots.summary import plot_distance, plot_rollout, plot_split
+from vit_rpe.viz.plots.tokens import plot_tokens
+from vit_rpe.viz.recording.gradient import record_class
+from vit_rpe.viz.recording.maps import by_offset, mean_distance, offset_range, rollout
+from vit_rpe.viz.recording.record import Recording, record
+from vit_rpe.viz.recording.rotation import rotation_frequencies
 
 __all__ = [
     "Recording",

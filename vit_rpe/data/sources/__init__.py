@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..config import DataConfig
-from .base import ArrayImages, DataSource, FileImages, LabelledImages, SubsetImages
-from .cifar import cifar10, cifar100
-from .digits import digits
-from .fashion_mnist import fashion_mnist
-from .folder import folder, imagenet
-from .hub import hf, parquet
-from .shards import webdataset
+from vit_rpe.data.config import DataConfig
+from vit_rpe.data.sources.base import ArrayImages, DataSource, FileImages, LabelledImages, SubsetImages
+from vit_rpe.data.sources.cifar import cifar10, cifar100
+from vit_rpe.data.sources.digits import digits
+from vit_rpe.data.sources.fashion_mnist import fashion_mnist
+from vit_rpe.data.sources.folder import folder, imagenet
+from vit_rpe.data.sources.hub import hf, parquet
+from vit_rpe.data.sources.shards import webdataset
 
 __all__ = ["SOURCES", "ArrayImages", "DataSource", "FileImages", "LabelledImages", "SubsetImages"]
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .paths import PathTable
+from vit_rpe.data.sources.paths import PathTable
 
 __all__ = ["ArrayImages", "DataSource", "FileImages", "LabelledImages", "SubsetImages"]
 

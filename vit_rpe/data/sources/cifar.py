@@ -14,12 +14,12 @@ from typing import IO, Any
 
 import numpy as np
 
-from ..config import DataConfig
-from ..errors import DataNotFoundError
-from .base import ArrayImages, DataSource
-from .fetch import fetch
-from .plain_pickle import read_plain_pickle
-from .statistics import CIFAR10, CIFAR100
+from vit_rpe.data.config import DataConfig
+from vit_rpe.data.errors import DataNotFoundError
+from vit_rpe.data.sources.base import ArrayImages, DataSource
+from vit_rpe.data.sources.fetch import fetch
+from vit_rpe.data.sources.plain_pickle import read_plain_pickle
+from vit_rpe.data.sources.statistics import CIFAR10, CIFAR100
 
 __all__ = ["cifar10", "cifar100"]
 

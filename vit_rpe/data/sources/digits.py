@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..config import DataConfig
-from .base import ArrayImages, DataSource
-from .statistics import DIGITS
+from vit_rpe.data.config import DataConfig
+from vit_rpe.data.sources.base import ArrayImages, DataSource
+from vit_rpe.data.sources.statistics import DIGITS
 
 __all__ = ["digits"]
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ..config import DataConfig
-from ..errors import DataNotFoundError
-from .base import ArrayImages, DataSource
-from .fetch import fetch
-from .idx import read_idx
-from .statistics import FASHION_MNIST
+from vit_rpe.data.config import DataConfig
+from vit_rpe.data.errors import DataNotFoundError
+from vit_rpe.data.sources.base import ArrayImages, DataSource
+from vit_rpe.data.sources.fetch import fetch
+from vit_rpe.data.sources.idx import read_idx
+from vit_rpe.data.sources.statistics import FASHION_MNIST
 
 __all__ = ["fashion_mnist"]
 

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from ..errors import DataNotFoundError
+from vit_rpe.data.errors import DataNotFoundError
 
 __all__ = ["fetch"]
 

@@ -12,12 +12,12 @@ import os
 import warnings
 from pathlib import Path
 
-from ..classes import class_numbers, natural_order
-from ..config import DataConfig
-from ..errors import DataNotFoundError
-from .base import DataSource, FileImages
-from .paths import PathTable
-from .statistics import IMAGENET
+from vit_rpe.data.classes import class_numbers, natural_order
+from vit_rpe.data.config import DataConfig
+from vit_rpe.data.errors import DataNotFoundError
+from vit_rpe.data.sources.base import DataSource, FileImages
+from vit_rpe.data.sources.paths import PathTable
+from vit_rpe.data.sources.statistics import IMAGENET
 
 __all__ = ["folder", "imagenet"]
 

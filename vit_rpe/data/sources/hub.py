@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from ..choices import check_choice
-from ..classes import class_numbers, natural_order
-from ..config import DataConfig
-from ..errors import DataNotFoundError
-from .base import DataSource
-from .statistics import IMAGENET
+from vit_rpe.checks import check_choice
+from vit_rpe.data.classes import class_numbers, natural_order
+from vit_rpe.data.config import DataConfig
+from vit_rpe.data.errors import DataNotFoundError
+from vit_rpe.data.sources.base import DataSource
+from vit_rpe.data.sources.statistics import IMAGENET
 
 __all__ = ["hf", "parquet"]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import DataNotFoundError
+from vit_rpe.data.errors import DataNotFoundError
 
 __all__ = ["read_idx"]
 

@@ -20,12 +20,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ..classes import class_numbers, natural_order
-from ..config import DataConfig
-from ..errors import DataNotFoundError
-from .base import DataSource
-from .paths import PathTable
-from .statistics import IMAGENET
+from vit_rpe.data.classes import class_numbers, natural_order
+from vit_rpe.data.config import DataConfig
+from vit_rpe.data.errors import DataNotFoundError
+from vit_rpe.data.sources.base import DataSource
+from vit_rpe.data.sources.paths import PathTable
+from vit_rpe.data.sources.statistics import IMAGENET
 
 __all__ = ["webdataset"]
 

@@ -1,0 +1,1 @@
+"""Ways to compute attention with position terms, one a file."""

@@ -1,0 +1,107 @@
+"""Attention whose weights exist as a tensor, by plain products: what relative vectors on the values ask for.
+
+The logits come the short way (:func:`vit_rpe.attention.per_axis.axis_logits`), unlike those of the definition. In
+inference on the CPU one sample's weights exist at a time, and are worked on in place while they are in cache.
+
+Legend: B batch, H heads, Dv value width, Nq/Nk query/key tokens with prefix, Pq/Pk grid tokens, S tokens of one axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from vit_rpe.attention.per_axis import absorb_constants, axis_logits, axis_value_output, grids_of
+from vit_rpe.attention.reference import Options, value_output
+from vit_rpe.attention.rotation import rotate_both
+from vit_rpe.position.geometry import TokenGrid
+from vit_rpe.position.geometry_cache import is_plain
+from vit_rpe.position.masks import opened
+from vit_rpe.position.terms import PositionTerms, RelativeVectors
+from vit_rpe.precision import full_precision
+
+
+def weighted(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: Options) -> Tensor:
+    """The kernel ``"weighted"``, in float32 or better."""
+    dtype, width = torch.promote_types(q.dtype, torch.float32), v.dtype
+    with full_precision(q.device):
+        q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
+        shifted, rest = absorb_constants(q, terms)
+        mask = axis_logits(q, k, rest, options.scale)
+        mask, blind = masked(None if mask is None else mask.to(dtype), options.visible)
+        q, k = rotate_both(shifted, k, terms.rotate_q, terms.rotate_k)
+        if q.device.type == "cpu" and q.shape[0] > 0 and is_plain() and not torch.is_grad_enabled():
+            out = _sample_by_sample(q, k, v, mask, blind, terms, options)
+        else:
+            logits = q @ k.mT * options.scale
+            weights = (logits if mask is None else logits + mask).softmax(-1)
+            out = _output(weights, v, terms, blind, options.dropout_p)
+    return out.to(width)
+
+
+def weighted_refuses(terms: PositionTerms, options: Options) -> str | None:
+    """Why the terms cannot be computed so, or None."""
+    return None if options.logit_clip is None else "logit_clip is for the definition; use 'eager'"
+
+
+def masked(mask: Tensor | None, visible: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    """The additive mask with -inf where a key is hidden, and which rows see no key: these stay open."""
+    if visible is None:
+        return mask, None
+    seen, blind = opened(visible[(None,) * (4 - visible.ndim)])
+    if mask is None:
+        mask = torch.zeros((), device=visible.device)
+    return mask.masked_fill(~seen, float("-inf")), blind
+
+
+def _sample_by_sample(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, blind: Tensor | None, terms: PositionTerms, options: Options
+) -> Tensor:
+    outs = []
+    logits = q.new_empty(q.shape[1], q.shape[2], k.shape[2])
+    for number in range(q.shape[0]):
+        if mask is None:
+            torch.bmm(q[number], k[number].mT, out=logits).mul_(options.scale)
+        else:
+            added = mask[number if mask.shape[0] > 1 else 0].to(q.dtype).expand(logits.shape)
+            torch.baddbmm(added, q[number], k[number].mT, alpha=options.scale, out=logits)
+        torch.softmax(logits, -1, out=logits)
+        rows = blind if blind is None or blind.shape[0] == 1 else blind[number : number + 1]
+        own = terms._replace(on_value=tuple(_of_sample(part, number) for part in terms.on_value))
+        outs.append(_output(logits[None], v[number : number + 1], own, rows, options.dropout_p))
+    return torch.cat(outs) if len(outs) > 1 else outs[0]
+
+
+def _of_sample(part: RelativeVectors, number: int) -> RelativeVectors:
+    """The relations of one sample, where each has its own (dropped tokens)."""
+    return part if part.index.ndim == 2 else part._replace(index=part.index[number : number + 1])
+
+
+def _output(weights: Tensor, v: Tensor, terms: PositionTerms, blind: Tensor | None, dropout_p: float) -> Tensor:
+    """Weights (B, H, Nq, Nk) to (B, H, Nq, Dv), with the vectors on the values."""
+    if blind is not None:
+        weights = weights.masked_fill(blind, 0.0)
+    weights = F.dropout(weights, dropout_p)
+    out = weights @ v
+    per_axis = [part for part in terms.on_value if part.axis is not None]
+    if per_axis:
+        q_grid, k_grid = grids_of(terms)
+        added = axis_value_output(_by_coordinate(weights, per_axis, q_grid, k_grid), per_axis, q_grid)
+        out = out + F.pad(added, (0, 0, q_grid.num_prefix, 0)) if q_grid.num_prefix else out + added
+    for part in terms.on_value:
+        if part.axis is None:
+            out = out + value_output(weights, part, part.index)
+    return out
+
+
+def _by_coordinate(weights: Tensor, parts: Sequence[RelativeVectors], q_grid: TokenGrid, k_grid: TokenGrid) -> Tensor:
+    """Weights summed over the keys of each coordinate, the axes of the parts side by side: (B, H, Pq, sum of S)."""
+    pairs = weights[:, :, q_grid.num_prefix :, k_grid.num_prefix :].unflatten(-1, k_grid.size)
+    sums = []
+    for part in parts:
+        others = [axis - k_grid.ndim for axis in range(k_grid.ndim) if axis != part.axis]
+        sums.append(pairs.sum(others) if others else pairs)
+    return torch.cat(sums, dim=-1) if len(sums) > 1 else sums[0]

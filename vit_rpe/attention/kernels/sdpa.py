@@ -1,0 +1,75 @@
+"""torch's fused attention with the terms as one additive mask, on its fastest kernel that is right for the case.
+
+Legend: B batch, H heads, D head width, Nq/Nk query/key tokens with prefix.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from vit_rpe.attention.cpu.masked_attention import fits_unfused, unfused_attention
+from vit_rpe.attention.per_axis import absorb_constants, axis_logits
+from vit_rpe.attention.reference import Options, eager
+from vit_rpe.attention.rotation import rotate_both
+from vit_rpe.position.masks import opened
+from vit_rpe.position.terms import PositionTerms
+
+CUDA_ALIGNMENT = 8
+
+
+def sdpa(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: Options) -> Tensor:
+    """The kernel ``"sdpa"``."""
+    shifted, rest = absorb_constants(q, terms)
+    mask = axis_logits(q, k, rest, options.scale)
+    if mask is not None and needs_eager(q, k, v, mask):
+        return eager(q, k, v, terms, options)
+    q, k = rotate_both(shifted, k, terms.rotate_q, terms.rotate_k)
+    return masked_sdpa(q, k, v, mask, options)
+
+
+def sdpa_refuses(terms: PositionTerms, options: Options) -> str | None:
+    """Why the terms cannot be computed so, or None."""
+    if terms.on_value:
+        return "relative vectors on the values need the attention weights; use 'eager'"
+    if options.logit_clip is not None:
+        return "logit_clip needs the logits; use 'eager'"
+    return None
+
+
+def needs_eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> bool:
+    """Whether only the mask needs a gradient on CUDA, where torch's fused backward has read memory it never wrote."""
+    only_mask = mask.requires_grad and not (q.requires_grad or k.requires_grad or v.requires_grad)
+    return only_mask and torch.is_grad_enabled() and q.device.type == "cuda"
+
+
+def masked_sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, options: Options) -> Tensor:
+    """SDPA of rotated q, k with an additive mask broadcasting to (B, H, Nq, Nk) and ``options.visible``.
+
+    A row without visible keys is opened for the kernel and zeroed afterwards: backends differ on what they make of it.
+    """
+    if mask is not None:
+        mask = mask.to(q.dtype)
+        if not torch.is_grad_enabled():
+            mask = mask.detach()  # a mask that seems to need a gradient costs the fused kernel
+    blind: Tensor | None = None
+    if options.visible is not None:
+        seen, blind = opened(options.visible)
+        mask = seen if mask is None else mask.masked_fill(~seen, float("-inf"))
+    if mask is not None:
+        if mask.requires_grad and fits_unfused(q, options.dropout_p):
+            out = unfused_attention(q, k, v, mask, options.scale)
+            return out if blind is None else out.masked_fill(blind, 0.0)
+        if q.device.type == "cuda":
+            mask = aligned(mask)
+    out = F.scaled_dot_product_attention(q, k, v, mask, options.dropout_p, scale=options.scale)
+    return out if blind is None else out.masked_fill(blind, 0.0)
+
+
+def aligned(mask: Tensor) -> Tensor:
+    """The same values with rows that begin at multiples of 8 elements, as CUDA kernels want them."""
+    missing = -mask.shape[-1] % CUDA_ALIGNMENT
+    if torch.compiler.is_compiling() or missing == 0:
+        return mask
+    return F.pad(mask, (0, missing))[..., : mask.shape[-1]]

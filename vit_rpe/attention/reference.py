@@ -1,0 +1,152 @@
+"""Attention with position terms: the definition, which every kernel is tested against.
+
+    logits = s (q k^T + on_query + on_key) + bias,   weights = softmax(logits over visible keys)
+    output = weights v + on_value,                    s = scale * terms.scale
+
+with q and k rotated first where the terms rotate (relative vectors meet the unrotated q and k). A query that sees no
+key gets zero weights and a zero output in every kernel.
+
+Legend: B batch, H heads, D head width, Dv value width, Nq/Nk query/key tokens with prefix, R number of relations.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from vit_rpe.attention.rotation import rotate_plainly
+from vit_rpe.position.geometry_cache import once_per_forward
+from vit_rpe.position.masks import as_batch_head, intersect, opened
+from vit_rpe.position.terms import PositionTerms, RelativeVectors, dense_bias, dense_index
+from vit_rpe.precision import full_precision
+
+
+class Options(NamedTuple):
+    """What a kernel needs beside q, k, v and the terms. ``scale`` already holds ``terms.scale``."""
+
+    scale: float
+    visible: Tensor | None
+    dropout_p: float
+    logit_clip: float | None
+
+
+def attention_weights(
+    q: Tensor,
+    k: Tensor,
+    terms: PositionTerms,
+    *,
+    scale: float,
+    visible: Tensor | None = None,
+    logit_clip: float | None = None,
+) -> Tensor:
+    """The attention weights themselves: the definition every kernel is tested against.
+
+    Args as in :func:`attend`. Computed in float32 or better, whatever the inputs and autocast.
+
+    Returns:
+        (B, H, Nq, Nk), rows sum to 1, or to 0 where no key is visible.
+    """
+    return _weights(q, k, terms, Options(scale * terms.scale, all_visible(q, k, terms, visible), 0.0, logit_clip))
+
+
+def query_logits(q: Tensor, part: RelativeVectors, index: Tensor) -> Tensor:
+    """<q_i, table[index_ij]> for q (B, H, Nq, D) and index (Nq, Nk) or (B, Nq, Nk); gives (B, H, Nq, Nk).
+
+    One product with every row of the table and a gather; never an (Nq, Nk, D) tensor.
+    """
+    return _picked(q, part, _zero_last(index, part.table.shape[1], transposed=False))
+
+
+def key_logits(k: Tensor, part: RelativeVectors, index: Tensor) -> Tensor:
+    """<k_j, table[index_ij]> for k (B, H, Nk, D) and index (Nq, Nk) or (B, Nq, Nk); gives (B, H, Nq, Nk)."""
+    return _picked(k, part, _zero_last(index, part.table.shape[1], transposed=True)).mT
+
+
+def _picked(x: Tensor, part: RelativeVectors, index: Tensor) -> Tensor:
+    product = F.pad(x @ part.table.to(x.dtype).mT, (0, 1))  # a last column of zeros
+    return product.gather(-1, _per_head(index).expand(*product.shape[:-1], index.shape[-1]))
+
+
+def value_output(weights: Tensor, part: RelativeVectors, index: Tensor) -> Tensor:
+    """sum_j weights_ij table[index_ij] for weights (B, H, Nq, Nk); gives (B, H, Nq, D).
+
+    The weights of one relation are summed first, so the cost is R, not Nk, rows of the table a query.
+    """
+    relations = part.table.shape[1]
+    index = _per_head(_zero_last(index, relations, transposed=False)).expand(weights.shape)
+    buckets = weights.new_zeros(*weights.shape[:-1], relations + 1).scatter_add_(-1, index, weights)
+    return buckets[..., :relations] @ part.table.to(weights.dtype)
+
+
+def position_logits(q: Tensor, k: Tensor, terms: PositionTerms, scale: float) -> Tensor | None:
+    """Everything the terms add to the logits, (B or 1, H or 1, Nq, Nk), from unrotated q and k; None if nothing."""
+    total: Tensor | None = None
+    for part in terms.on_query:
+        added = query_logits(q, part, dense_index(terms, part))
+        total = added if total is None else total + added
+    for part in terms.on_key:
+        added = key_logits(k, part, dense_index(terms, part))
+        total = added if total is None else total + added
+    if total is not None:
+        total = total * scale
+    bias = dense_bias(terms)
+    if bias is None:
+        return total
+    bias = bias if bias.ndim == 4 else bias[None]
+    return bias if total is None else total + bias
+
+
+@once_per_forward
+def _zero_last(index: Tensor, relations: int, *, transposed: bool) -> Tensor:
+    """The index with -1, the zero vector, as one relation more; transposed, it is still read along its rows."""
+    return (index.mT.contiguous() if transposed else index).remainder(relations + 1)
+
+
+def _per_head(index: Tensor) -> Tensor:
+    return index[:, None] if index.ndim == 3 else index
+
+
+def all_visible(q: Tensor, k: Tensor, terms: PositionTerms, visible: Tensor | None) -> Tensor | None:
+    """The terms' visibility and the caller's mask together, with at most four axes; None where all is visible."""
+    return intersect(terms.visible, None if visible is None else callers_mask(q, k, visible))
+
+
+def callers_mask(q: Tensor, k: Tensor, visible: Tensor) -> Tensor:
+    """The caller's mask with four axes, each of them 1 or that of the logits.
+
+    Raises:
+        ValueError: another dtype or shape. A mask with one row for all queries, such as key padding, is welcome.
+    """
+    rows, columns = visible.shape[-2:] if visible.ndim > 1 else (None, None)
+    queries, keys = 1 if rows == 1 else q.shape[2], 1 if columns == 1 else k.shape[2]
+    return as_batch_head(visible, q.shape[0], q.shape[1], queries=queries, keys=keys)
+
+
+def _weights(q: Tensor, k: Tensor, terms: PositionTerms, options: Options) -> Tensor:
+    dtype = torch.promote_types(q.dtype, torch.float32)
+    with full_precision(q.device):
+        q, k = q.to(dtype), k.to(dtype)
+        logits = rotate_plainly(q, terms.rotate_q) @ rotate_plainly(k, terms.rotate_k).mT * options.scale
+        added = position_logits(q, k, terms, options.scale)
+        if added is not None:
+            logits = logits + added.to(dtype)
+        if options.logit_clip is not None:
+            logits = options.logit_clip * torch.tanh(logits / options.logit_clip)
+        if options.visible is None:
+            return logits.softmax(-1)
+        seen, blind = opened(options.visible)
+        logits = logits.masked_fill(~seen, float("-inf"))
+        return logits.softmax(-1).masked_fill(blind, 0.0)
+
+
+def eager(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: Options) -> Tensor:
+    """The kernel ``"eager"``: the definition in the dtype of ``v``, and anything the terms can say."""
+    weights = F.dropout(_weights(q, k, terms, options), options.dropout_p)
+    with full_precision(q.device):
+        out = weights @ v.to(weights.dtype)
+        for part in terms.on_value:
+            out = out + value_output(weights, part, dense_index(terms, part))
+    return out.to(v.dtype)

@@ -1,0 +1,123 @@
+"""The evaluation treatment of one image, small enough to travel in a checkpoint.
+
+An image becomes eight-bit pixels (``pixels.py``), its centre is cut out and resized, and the result is
+normalised per channel. The cut has the aspect ratio of ``img_size`` and ``crop_pct`` of the largest such box:
+the usual "resize the short side, then crop the centre", in one step that never makes a large intermediate
+image.
+
+B batch, C channels, H and W the size the model takes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vit_rpe.checks import check_choice
+from vit_rpe.data.config import INTERPOLATIONS
+from vit_rpe.data.errors import bad_image
+from vit_rpe.data.images.pixels import opened, to_mode, with_channels
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+__all__ = ["Preprocessing"]
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """What evaluation, prediction and plots do to an image; ``to_dict`` is JSON-able.
+
+    ``img_size`` (height, width) in pixels; ``in_chans`` 1 or 3; ``mean`` and ``std`` one number per channel
+    on the 0..1 scale; ``background`` (red, green, blue) 0..255 behind transparent pixels.
+    """
+
+    img_size: tuple[int, int]
+    in_chans: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    crop_pct: float = 1.0
+    interpolation: str = "bicubic"
+    background: tuple[int, int, int] = (255, 255, 255)
+    max_pixels: int = 89_478_485
+
+    def __post_init__(self) -> None:
+        check_choice("interpolation", self.interpolation, INTERPOLATIONS)
+        if self.in_chans not in (1, 3):
+            raise ValueError(f"in_chans={self.in_chans}, images are read with 1 or 3 channels")
+        for key in ("mean", "std"):
+            if len(getattr(self, key)) != self.in_chans:
+                raise ValueError(f"{key}={getattr(self, key)}, expected {self.in_chans} numbers (in_chans)")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists, numbers and strings."""
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Preprocessing:
+        """Inverse of ``to_dict``; unknown keys raise ``ValueError``."""
+        known = [field.name for field in fields(cls)]
+        for key in values:
+            check_choice("preprocessing key", key, known)
+        given: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
+        }
+        return cls(**given)
+
+    def __call__(self, image: Image.Image | np.ndarray | str | Path) -> Tensor:
+        """Image (or path, or uint8 array (h, w, channels)) to a normalised float tensor (C, H, W).
+
+        Raises ``BadImageError``, with the path where there is one, for what cannot be read.
+        """
+        try:
+            pixels = self.pixels(image)
+        except Exception as error:  # decoders meet foreign bytes and raise almost anything
+            name = str(image) if isinstance(image, str | Path) else f"<{type(image).__name__}>"
+            raise bad_image(name, error) from error
+        return self.normalize(torch.from_numpy(pixels.transpose(2, 0, 1).copy()))
+
+    def normalize(self, images: Tensor) -> Tensor:
+        """uint8 (..., C, H, W) to float32 of the same shape, on the device the images are on."""
+        mean = torch.tensor(self.mean, device=images.device).mul_(255).view(-1, 1, 1)
+        scale = torch.tensor(self.std, device=images.device).mul_(255).reciprocal_().view(-1, 1, 1)
+        return images.to(torch.float32).sub_(mean).mul_(scale)
+
+    def denormalize(self, images: Tensor) -> Tensor:
+        """float (..., C, H, W) back to 0..1 for display."""
+        mean = torch.tensor(self.mean, dtype=images.dtype, device=images.device).view(-1, 1, 1)
+        std = torch.tensor(self.std, dtype=images.dtype, device=images.device).view(-1, 1, 1)
+        return (images * std + mean).clamp(0, 1)
+
+    def pixels(self, image: Image.Image | np.ndarray | str | Path) -> np.ndarray:
+        """Image to uint8 (H, W, C): colour treatment, centre cut, resize; no normalisation."""
+        if isinstance(image, np.ndarray) and self._fits(image):
+            return with_channels(image if image.ndim == 3 else image[:, :, None], self.in_chans)
+        return self.resize(self.colour(image))
+
+    def _fits(self, pixels: np.ndarray) -> bool:
+        """Whether an array can do without Pillow: nothing to cut, resize or blend."""
+        plain = pixels.dtype == np.uint8 and (pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (1, 3)))
+        return plain and pixels.shape[:2] == self.img_size and self.crop_pct == 1
+
+    def colour(self, image: Image.Image | np.ndarray | str | Path) -> Image.Image:
+        """Image to an upright eight-bit "L" or "RGB" Pillow image of its own size."""
+        with opened(image, max_pixels=self.max_pixels) as source:
+            return to_mode(source, channels=self.in_chans, background=self.background)
+
+    def resize(self, image: Image.Image) -> np.ndarray:
+        """ "L" or "RGB" Pillow image to uint8 (H, W, C): the centre cut and the resize."""
+        from PIL import Image
+
+        height, width = self.img_size
+        scale = self.crop_pct * min(image.width / width, image.height / height)
+        cut_width, cut_height = scale * width, scale * height
+        left, top = (image.width - cut_width) / 2, (image.height - cut_height) / 2
+        box = (left, top, left + cut_width, top + cut_height)
+        resample = Image.Resampling[self.interpolation.upper()]
+        out = np.asarray(image.resize((width, height), resample, box=box))
+        return out if out.ndim == 3 else out[:, :, None]

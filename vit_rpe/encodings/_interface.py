@@ -1,0 +1,142 @@
+"""The interface of an encoding.
+
+Legend: H heads, D head width, n axes, P grid tokens, N = prefix + P, M_a largest offset an axis table holds.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from vit_rpe.checks import check_count
+from vit_rpe.position.geometry import Device, TokenGrid
+from vit_rpe.position.terms import PositionTerms
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a person wants to know of an encoding before choosing it.
+
+    Attributes:
+        paper: title and arXiv id.
+        adds: the fields of PositionTerms it fills.
+        elsewhere: what happens at an offset or grid the parameters were not made for.
+        axes: numbers of axes it is defined for.
+        decodes: works with a key/value cache, one query at a time.
+        additive: adds to the logits only, so that at ``zero_()`` the attention is that of no position.
+        per_pair: the terms have an entry for every pair of tokens, so that on a large grid they are asked for one
+            window of queries at a time.
+    """
+
+    paper: str
+    adds: tuple[str, ...]
+    elsewhere: str
+    axes: tuple[int, ...] = (1, 2, 3)
+    decodes: bool = True
+    additive: bool = True
+    per_pair: bool = False
+
+
+class PositionEncoding(nn.Module, ABC):
+    """Turns two token grids into :class:`PositionTerms`.
+
+    Args:
+        num_heads: H.
+        head_dim: D.
+        grid: the native grid, the one the parameters are made for.
+
+    State is parameters only: no buffers, nothing remembered between calls.
+    """
+
+    name: ClassVar[str]
+    card: ClassVar[Card]
+    spec: dict[str, Any]
+    offset_dims: Mapping[str, Sequence[int]] = MappingProxyType({})
+    """For parameters whose length is that of the native grid: the dimensions that run over its offsets."""
+
+    def __init__(self, num_heads: int, head_dim: int, grid: TokenGrid) -> None:
+        super().__init__()
+        check_count("num_heads", num_heads)
+        check_count("head_dim", head_dim)
+        if grid.ndim not in self.card.axes:
+            raise ValueError(
+                f"{self.name!r} is defined for {_axes_text(self.card.axes)} axes, got the grid {grid.size}"
+            )
+        self.num_heads = num_heads
+        self.head_dim = head_dim
+        self.grid = grid
+        self.register_load_state_dict_pre_hook(_warn_of_missing)
+
+    @abstractmethod
+    def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
+        """The terms for queries on ``q`` and keys on ``k``, in float32 or better."""
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew (nothing to do without parameters)."""
+
+    @torch.no_grad()
+    def zero_(self) -> None:
+        """Make the encoding add nothing, for starting from weights trained without it.
+
+        Raises:
+            ValueError: it changes the attention whatever its parameters are.
+        """
+        if not self.card.additive:
+            raise ValueError(f"{self.name!r} changes the attention for every value of its parameters")
+        for parameter in self.parameters():
+            parameter.zero_()
+
+    def grid_of(self, weights: Mapping[str, Tensor]) -> tuple[int, ...] | None:
+        """The native grid that weights of this encoding were made for; None where they do not tell."""
+        lengths = [
+            weights[name].shape[dim] for name, dims in self.offset_dims.items() if name in weights for dim in dims
+        ]
+        return tuple((length + 1) // 2 for length in lengths) if len(lengths) == self.grid.ndim else None
+
+    def no_weight_decay(self) -> set[str]:
+        """Names of own parameters that weight decay must leave alone; by default all."""
+        return {name for name, _ in self.named_parameters()}
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{key}={value!r}" for key, value in getattr(self, "spec", {}).items())
+
+
+def per_axis(value: int | tuple[int, ...] | None, grid: TokenGrid, *, name: str) -> tuple[int, ...]:
+    """Largest offset per axis: None means exact on the native grid (size - 1), an int holds for every axis.
+
+    Raises:
+        ValueError: negative, or not one entry per axis.
+    """
+    if value is None:
+        return tuple(size - 1 for size in grid.size)
+    distances = tuple(value) if isinstance(value, tuple | list) else (value,) * grid.ndim
+    if len(distances) != grid.ndim or any(not isinstance(d, int) or d < 0 for d in distances):
+        raise ValueError(f"{name}={value!r} must be an integer >= 0, or one per axis of the grid {grid.size}")
+    return distances
+
+
+def at_least_float32(values: Tensor) -> Tensor:
+    """Low precision up to float32; float32 and float64 as they are."""
+    return values if values.dtype == torch.float32 else values.to(torch.promote_types(values.dtype, torch.float32))
+
+
+def _warn_of_missing(module: PositionEncoding, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
+    """Hook of ``load_state_dict``: with ``strict=False`` nothing keeps random values silently."""
+    missing = [name for name, _ in module.named_parameters() if prefix + name not in state_dict]
+    if missing:
+        warnings.warn(
+            f"the weights lack {', '.join(missing)} of the position encoding {module.name!r}, which keeps the values "
+            "it had",
+            stacklevel=2,
+        )
+
+
+def _axes_text(axes: tuple[int, ...]) -> str:
+    return ", ".join(map(str, axes[:-1])) + (" or " if len(axes) > 1 else "") + str(axes[-1])

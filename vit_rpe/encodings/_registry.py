@@ -1,0 +1,50 @@
+"""Encodings by name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TypeVar
+
+from vit_rpe.checks import unknown_name
+from vit_rpe.encodings._interface import Card, PositionEncoding
+
+Encoding = TypeVar("Encoding", bound=type[PositionEncoding])
+_REGISTRY: dict[str, type[PositionEncoding]] = {}
+
+
+def register(name: str, card: Card) -> Callable[[Encoding], Encoding]:
+    """Class decorator: make an encoding known under ``name`` to every model, command and picture."""
+
+    def add(cls: Encoding) -> Encoding:
+        if name in _REGISTRY and _REGISTRY[name].__qualname__ != cls.__qualname__:
+            raise ValueError(f"an encoding named {name!r} exists already: {_REGISTRY[name].__qualname__}")
+        cls.name = name
+        cls.card = card
+        _REGISTRY[name] = cls
+        return cls
+
+    return add
+
+
+def list_encodings() -> list[str]:
+    """Names of all registered encodings, sorted."""
+    return sorted(_REGISTRY)
+
+
+def encoding_class(name: str) -> type[PositionEncoding]:
+    """The class registered under ``name``.
+
+    Raises:
+        ValueError: unknown; the message names the closest one.
+    """
+    if name not in _REGISTRY:
+        raise unknown_name("rpe", name, _REGISTRY)
+    return _REGISTRY[name]
+
+
+def encoding_options(name: str) -> dict[str, inspect.Parameter]:
+    """The options of an encoding, by name, as parameters of its constructor (``.default``, and the type
+    ``.annotation``)."""
+    parameters = inspect.signature(encoding_class(name).__init__, eval_str=True).parameters
+    return {key: value for key, value in parameters.items() if value.kind is value.KEYWORD_ONLY}

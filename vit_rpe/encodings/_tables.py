@@ -1,0 +1,177 @@
+"""What encodings with tables over offsets share: lookup, prefix entries, resampling when loaded elsewhere.
+
+Legend: H heads (or 1 when shared), n axes, M_a largest offset along axis a, L_a = 2 M_a + 1 table length,
+Sq/Sk one axis of the query/key grid, Pq/Pk grid tokens, Nq/Nk with prefix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from vit_rpe.checks import check_choice
+from vit_rpe.encodings._interface import PositionEncoding, at_least_float32
+from vit_rpe.position.geometry import Device, TokenGrid, are_constants, axis_offsets
+from vit_rpe.position.geometry_cache import once_per_forward
+from vit_rpe.position.offset_tables import offset_range
+from vit_rpe.position.resampling import RESAMPLINGS, resample
+
+PREFIX_CHOICES = ("zero", "learned")
+
+
+@once_per_forward
+def clipped_index(q: TokenGrid, k: TokenGrid, axis: int, max_distance: int, device: Device = None) -> Tensor:
+    """Table row of every pair along one axis, clip(delta) + M, int64 (Sq, Sk): saturates, never wraps."""
+    return axis_offsets(q, k, axis, device).clamp(-max_distance, max_distance) + max_distance
+
+
+@once_per_forward
+def distinct_offsets(
+    q: TokenGrid, k: TokenGrid, axis: int, device: Device = None, *, limit: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """All offsets between the first and the last that occur along one axis, and where each pair finds its own.
+
+    For tables computed from parameters: R of them (Sq + Sk - 1 for neighbouring tokens) instead of one a pair.
+
+    Args:
+        limit: offsets farther than this count as it.
+
+    Returns:
+        int64 offsets (R,), rising by 1, and int64 index (Sq, Sk) into them.
+    """
+    low, count = offset_range(q, k, axis)
+    high = low + count - 1
+    neighbours = are_constants(low, count) and q.steps[axis] == k.steps[axis] == 1
+    if neighbours and (limit is None or (-limit <= low and high <= limit)):
+        rising = torch.arange(count, device=device)
+        return rising + low, rising.unfold(0, k.size[axis], 1).flip(1)
+    delta = axis_offsets(q, k, axis, device)
+    if limit is not None:  # sym_min and sym_max take the symbolic sizes of an export too
+        low = torch.sym_max(-limit, torch.sym_min(limit, low))  # type: ignore[assignment]
+        high = torch.sym_max(-limit, torch.sym_min(limit, high))  # type: ignore[assignment]
+        delta = delta.clamp(-limit, limit)
+    return torch.arange(high - low + 1, device=device) + low, delta - low
+
+
+def project(values: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Linear layer in at least float32, autocast or not: positions are never rounded to low precision."""
+    dtype = torch.promote_types(weight.dtype, torch.float32)
+    kind = values.device.type
+    rounds = kind != "meta" and torch.is_autocast_enabled(kind)  # meta has no autocast
+    with torch.autocast(kind, enabled=False) if rounds else nullcontext():
+        return F.linear(values.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype))
+
+
+def offset_table(table: Tensor, q: TokenGrid, k: TokenGrid, max_distance: Sequence[int]) -> Tensor:
+    """The entries of T[h, delta_1 + M_1, ..., delta_n + M_n] at the offsets that occur between two grids.
+
+    Args:
+        table: (H, L_1, ..., L_n); offsets beyond M_a have the entry at the edge.
+
+    Returns:
+        (H, R_1, ..., R_n) in at least float32, in the form of :class:`PositionTerms`' ``offset_bias``.
+    """
+    table = at_least_float32(table)
+    for axis, distance in enumerate(max_distance):
+        table = axis_entries(table, 1 + axis, q, k, axis, distance)
+    return table
+
+
+def axis_entries(table: Tensor, dim: int, q: TokenGrid, k: TokenGrid, axis: int, max_distance: int) -> Tensor:
+    """The entries of a table at the offsets that occur along one axis, which is dimension ``dim`` of the table."""
+    low, count = offset_range(q, k, axis)
+    if are_constants(low, count) and low >= -max_distance and low + count - 1 <= max_distance:
+        return table.narrow(dim, low + max_distance, count)
+    rows = (torch.arange(count, device=table.device) + low).clamp(-max_distance, max_distance) + max_distance
+    return table.index_select(dim, rows)
+
+
+def axis_sum(tables: Sequence[Tensor]) -> Tensor:
+    """Tables over the offsets of one axis each, (H or 1, R_a), as the table of their sum, (H or 1, R_1, ..., R_n)."""
+    total = tables[0]
+    for table in tables[1:]:
+        total = total[..., None] + table.view(table.shape[0], *(1,) * (total.ndim - 1), -1)
+    return total
+
+
+def prefix_entries(prefix_bias: Tensor | None, q: TokenGrid, k: TokenGrid) -> Tensor | None:
+    """The learned prefix scalars (H, 3) in at least float32; None where there is nothing to add."""
+    if prefix_bias is None or q.num_prefix + k.num_prefix == 0:
+        return None
+    return at_least_float32(prefix_bias)
+
+
+def prefix_parameter(prefix: str, num_rows: int, grid: TokenGrid) -> nn.Parameter | None:
+    """The (num_rows, 3) parameter of ``prefix="learned"``; None for ``"zero"``.
+
+    Raises:
+        ValueError: ``"learned"`` where the native grid has no prefix tokens.
+    """
+    if prefix == "zero":
+        return None
+    if grid.num_prefix == 0:
+        raise ValueError(
+            f"prefix={prefix!r} is for pairs with class or register tokens, and the grid {grid.size} has none: "
+            "leave prefix='zero', or give the model such tokens"
+        )
+    return nn.Parameter(torch.empty(num_rows, 3))
+
+
+def resample_on_load(module: PositionEncoding, dims: dict[str, Sequence[int]], *, exact: bool, method: str) -> None:
+    """Make ``load_state_dict`` resample the named tables of ``module`` when they come from another native grid.
+
+    Args:
+        dims: for each parameter, the dimensions that run over offsets.
+        exact: the table covers its native grid exactly (no ``max_distance`` given); only then is a longer table the
+            same thing at another resolution, otherwise a difference in length is an error.
+        method: one of :data:`vit_rpe.position.resampling.RESAMPLINGS`.
+
+    Raises:
+        ValueError: another ``method``.
+    """
+    check_choice("resample", method, RESAMPLINGS)
+    if exact:
+        module.offset_dims = dims
+    module.register_load_state_dict_pre_hook(partial(_resample_entries, dims=dims, exact=exact, method=method))
+
+
+def _resample_entries(
+    module: nn.Module,
+    state_dict: dict[str, Any],
+    prefix: str,
+    local_metadata: dict[str, Any],
+    strict: bool,
+    missing_keys: list[str],
+    unexpected_keys: list[str],
+    error_msgs: list[str],
+    *,
+    dims: dict[str, Sequence[int]],
+    exact: bool,
+    method: str,
+) -> None:
+    for name, over in dims.items():
+        source = state_dict.get(prefix + name)
+        target = getattr(module, name)
+        if source is None or source.shape == target.shape:
+            continue
+        same_rest = source.ndim == target.ndim and all(
+            source.shape[dim] == target.shape[dim] for dim in range(target.ndim) if dim not in over
+        )
+        if not same_rest:
+            error_msgs.append(
+                f"{prefix}{name}: the weights have shape {tuple(source.shape)}, this model {tuple(target.shape)}; "
+                "only offsets can be resampled, not heads, widths or axes"
+            )
+        elif not exact:
+            error_msgs.append(
+                f"{prefix}{name}: the weights have shape {tuple(source.shape)}, this model {tuple(target.shape)}, and "
+                "max_distance is fixed: build the model with the max_distance of the weights"
+            )
+        else:
+            state_dict[prefix + name] = resample(source, over, [target.shape[dim] for dim in over], method=method)

@@ -1,0 +1,1 @@
+"""Trained models on other data: other image sizes, shifts, context lengths."""

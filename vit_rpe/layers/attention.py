@@ -1,0 +1,305 @@
+"""Attention and transformer block with relative position: what people put into their own models.
+
+Parameter names are those of timm's ``VisionTransformer`` blocks, with the encoding under ``attn.rpe``.
+
+Legend: B batch, H heads, D head width, C = H D channels, Nq/Nk query/key tokens with prefix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from timm.layers import LayerNorm
+from torch import Tensor, nn
+
+from vit_rpe.attention import attend, attend_by_window, attention_weights
+from vit_rpe.attention.kernels.windows import pays_to_build
+from vit_rpe.checks import check_count, check_rates, check_type
+from vit_rpe.encodings import Spec, create_position, is_per_pair, parse_specs, resized_position
+from vit_rpe.layers.kv_cache import LayerCache
+from vit_rpe.layers.options import GridLike, Window, as_grid, as_window, check_kernel, check_length
+from vit_rpe.position.geometry import Device, TokenGrid, check_same_axes
+from vit_rpe.position.masks import as_batch_head, geometry_mask, intersect, padding
+from vit_rpe.position.slicing import rows_within
+from vit_rpe.position.terms import NOTHING, PositionTerms, combine
+
+NormLayer = Callable[..., nn.Module]
+
+
+class RelativeMultiheadAttention(nn.Module):
+    """Multi-head self- or cross-attention with relative position, over sequences, images or video.
+
+    Args:
+        dim: C.
+        num_heads: H.
+        rpe: None or ``"none"``, the name of an encoding, a mapping with its options, or a list of those.
+        grid: the native grid the encoding's parameters are made for; a size such as ``(14, 14)`` will do.
+        causal: a query sees keys at or before it (raster order).
+        window: a query sees keys within this many steps along every axis; an int or one per axis.
+        dropout: probability of dropping an attention weight, in training only.
+        proj_drop: dropout after the output projection.
+        qkv_bias, proj_bias: biases of the projections.
+        qk_norm: normalise each head's q and k (before rotation and relative vectors).
+        norm_layer: for ``qk_norm`` and ``scale_norm``.
+        scale_norm: normalise the output of attention before its projection.
+        logit_clip: soft cap c on the logits, c tanh(logit / c); a debugging aid, computed unfused.
+        attn_impl: ``"auto"`` or a kernel by name.
+        depth_index, depth: which layer of how many, for encodings that differ by layer.
+
+    Raises:
+        ValueError: ``dim`` not divisible by ``num_heads``, an unknown encoding, option or kernel, ``rpe`` without
+            grid, a value of another type or out of its range, a kernel that cannot compute the encoding.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int = 8,
+        *,
+        rpe: Spec | Sequence[Spec] | None = None,
+        grid: GridLike = None,
+        causal: bool = False,
+        window: Window = None,
+        dropout: float = 0.0,
+        proj_drop: float = 0.0,
+        qkv_bias: bool = True,
+        proj_bias: bool = True,
+        qk_norm: bool = False,
+        scale_norm: bool = False,
+        norm_layer: NormLayer = LayerNorm,
+        logit_clip: float | None = None,
+        attn_impl: str = "auto",
+        depth_index: int | None = None,
+        depth: int | None = None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        check_count("dim", dim)
+        check_count("num_heads", num_heads)
+        check_rates(dropout=dropout, proj_drop=proj_drop)
+        if dim % num_heads != 0:
+            raise ValueError(f"dim must be divisible by num_heads, got dim={dim} and num_heads={num_heads}")
+        check_type("logit_clip", logit_clip, float | None)
+        if logit_clip is not None and not logit_clip > 0:
+            raise ValueError(f"logit_clip must be positive, got {logit_clip}")
+        if parse_specs(rpe) and grid is None:
+            raise ValueError(f"rpe={rpe!r} needs the native grid: pass grid=(height, width) or a TokenGrid")
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.num_heads = num_heads
+        self.head_dim = dim // num_heads
+        self.scale = self.head_dim**-0.5
+        self.grid = native = as_grid(grid)
+        self.causal = causal
+        self.window = as_window(window, native)
+        self.logit_clip = logit_clip
+        self.attn_impl = attn_impl
+        self.qkv = nn.Linear(dim, 3 * dim, bias=qkv_bias, **factory)
+        self.q_norm = norm_layer(self.head_dim, **factory) if qk_norm else nn.Identity()
+        self.k_norm = norm_layer(self.head_dim, **factory) if qk_norm else nn.Identity()
+        self.attn_drop = nn.Dropout(dropout)
+        self.norm = norm_layer(dim, **factory) if scale_norm else nn.Identity()
+        self.proj = nn.Linear(dim, dim, bias=proj_bias, **factory)
+        self.proj_drop = nn.Dropout(proj_drop)
+        self.rpe = (
+            None
+            if native is None
+            else create_position(rpe, num_heads, self.head_dim, native, depth_index=depth_index, depth=depth, **factory)
+        )
+        # inside a model the terms of other encodings may come to its own: there the model asks for all of them
+        check_kernel(attn_impl, self.rpe if depth is None else None, native, logit_clip=logit_clip, device=device)
+
+    def forward(
+        self,
+        x: Tensor,
+        grid: GridLike = None,
+        *,
+        context: Tensor | None = None,
+        context_grid: GridLike = None,
+        shared: PositionTerms | None = None,
+        keep: Tensor | None = None,
+        visible: Tensor | None = None,
+        key_visible: Tensor | None = None,
+        cache: LayerCache | None = None,
+        need_weights: bool = False,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Attend from ``x`` to itself, or to ``context``.
+
+        Args:
+            x: (B, Nq, C).
+            grid: where the tokens of ``x`` lie, a grid or its size; default: the native grid.
+            context: (B, Nk, C) for cross-attention.
+            context_grid: where the tokens of ``context`` (or of the cache and ``x``) lie; default: the grid of ``x``.
+            shared: terms that a model computed once for all layers, combined with this layer's own.
+            keep: int64 (B, M) when ``x`` holds only these tokens of ``grid`` (patch dropout); self-attention only.
+            visible: bool (B, Nq, Nk) or (B, H, Nq, Nk), True = may see.
+            key_visible: bool (B, Nk), False for padding.
+            cache: keys and values of earlier tokens; those of ``x`` are appended, and ``context_grid`` holds them all.
+            need_weights: also return the exact attention weights, before dropout.
+
+        Returns:
+            (B, Nq, C), or a pair of it and the weights (B, H, Nq, Nk).
+
+        Raises:
+            ValueError: a sequence that does not fit its grid, grids of different axes, a context of another batch size,
+                a mask of another shape.
+        """
+        source = x if context is None else context
+        if context is not None and keep is not None:
+            raise ValueError("keep says which tokens of x there are, for self-attention: leave context out")
+        if source.shape[0] != x.shape[0]:
+            raise ValueError(f"x and context must have the same batch, got {x.shape[0]} and {source.shape[0]} samples")
+        if cache is not None and (context is not None or context_grid is None or keep is not None):
+            raise ValueError("cache is for self-attention with context_grid, and without keep")
+        cached = 0 if cache is None else cache.length
+        by_window = keep is None and cache is None and not need_weights and self._asks_by_window(x, source)
+        terms = (
+            None
+            if by_window
+            else self.position_terms(x, source, grid, context_grid, shared=shared, keep=keep, cached=cached)
+        )
+        q, k, v = self.project(x, context)
+        if cache is not None:
+            k, v = cache.extend(k, v)
+        seen = None if visible is None and key_visible is None else self._visible(visible, key_visible, q, k)
+        dropout_p = self.attn_drop.p if self.training else 0.0
+        if terms is None:
+            build, q_grid = self._window_terms(x, source, grid, context_grid, shared)
+            out = attend_by_window(q, k, v, build, q_grid, scale=self.scale, visible=seen, dropout_p=dropout_p)
+        else:
+            out = attend(
+                q,
+                k,
+                v,
+                terms,
+                scale=self.scale,
+                visible=seen,
+                dropout_p=dropout_p,
+                logit_clip=self.logit_clip,
+                impl=self.attn_impl,
+            )
+        out = self.proj_drop(self.proj(self.norm(out.transpose(1, 2).flatten(2))))
+        if terms is None or not need_weights:
+            return out
+        weights = attention_weights(q, k, terms, scale=self.scale, visible=seen, logit_clip=self.logit_clip)
+        return out, weights
+
+    def set_grid(self, grid: TokenGrid) -> None:
+        """Make another grid the native one; the encoding's tables are resampled."""
+        self.grid = grid
+        if self.rpe is not None:
+            self.rpe = resized_position(self.rpe, grid)
+
+    def position_terms(
+        self,
+        x: Tensor,
+        source: Tensor,
+        grid: GridLike,
+        context_grid: GridLike,
+        *,
+        shared: PositionTerms | None = None,
+        keep: Tensor | None = None,
+        cached: int = 0,
+    ) -> PositionTerms:
+        """All terms of one call: this layer's encoding and masks, combined with the ``shared`` ones.
+
+        Args:
+            cached: earlier tokens on the key grid, before those of ``source``.
+        """
+        q, k = self._grids(grid, context_grid)
+        if q is None or k is None:
+            if self.causal or self.window is not None:
+                raise ValueError("causal and window need to know where the tokens lie: pass grid")
+            return NOTHING if shared is None else shared
+        if keep is None:
+            check_length("x", x.shape[1], q)
+            if k is not q or source is not x or cached > 0:
+                check_length("context" if source is not x else "x", cached + source.shape[1], k)
+        if shared is not None and self.rpe is None and not self.causal and self.window is None:
+            return shared
+        own = self._own_terms(q, k, x.device)
+        if keep is not None:
+            own = own.take(keep)
+        return own if shared is None else combine(shared, own)
+
+    def _grids(self, grid: GridLike, context_grid: GridLike) -> tuple[TokenGrid | None, TokenGrid | None]:
+        """Where queries and keys lie."""
+        q = as_grid(grid) or self.grid
+        k = as_grid(context_grid) or q
+        for place in (q,) if k is q else (q, k):
+            if self.grid is not None and place is not None and place.ndim != self.grid.ndim:
+                raise ValueError(
+                    f"the native grid is {self.grid.size}, got tokens on a grid of {place.ndim} axes: {place.size}"
+                )
+        if k is not q and q is not None and k is not None:
+            check_same_axes(q, k)
+        return q, k
+
+    def _own_terms(self, q: TokenGrid, k: TokenGrid, device: Device) -> PositionTerms:
+        """This layer's encoding and masks."""
+        own = NOTHING if self.rpe is None else self.rpe(q, k, device)
+        if not self.causal and self.window is None:
+            return own
+        mask = geometry_mask(q, k, is_causal=self.causal, window=self.window, device=device)
+        return combine(own, PositionTerms(visible=mask))
+
+    def _asks_by_window(self, x: Tensor, source: Tensor) -> bool:
+        """Whether the encoding is asked for the terms of one window of queries at a time: all at once are too many."""
+        if self.attn_impl not in ("auto", "windows") or self.logit_clip is not None or not is_per_pair(self.rpe):
+            return False
+        if self.attn_impl == "windows":
+            return True
+        return pays_to_build(self.num_heads, x.shape[1], source.shape[1], x.element_size())
+
+    def _window_terms(
+        self,
+        x: Tensor,
+        source: Tensor,
+        grid: GridLike,
+        context_grid: GridLike,
+        shared: PositionTerms | None,
+    ) -> tuple[Callable[[TokenGrid], PositionTerms], TokenGrid]:
+        """The terms of a window of queries as a function of its grid, and the grid of all queries."""
+        q, k = self._grids(grid, context_grid)
+        assert q is not None  # there is an encoding
+        assert k is not None
+        check_length("x", x.shape[1], q)
+        check_length("context" if source is not x else "x", source.shape[1], k)
+
+        def build(window: TokenGrid) -> PositionTerms:
+            own = self._own_terms(window, k, x.device)
+            return own if shared is None else combine(rows_within(shared, (q, k), window), own)
+
+        return build, q
+
+    def project(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """q (B, H, Nq, D) and k, v (B, H, Nk, D), q and k normalised."""
+        if context is None:
+            # views, not einops: a few percent of a small layer are spent outside its products
+            qkv = self.qkv(x).reshape(*x.shape[:2], 3, self.num_heads, self.head_dim)
+            q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
+        else:
+            dim = self.qkv.in_features
+            weight, bias = self.qkv.weight, self.qkv.bias
+            q = F.linear(x, weight[:dim], None if bias is None else bias[:dim])
+            q = rearrange(q, "b n (h d) -> b h n d", h=self.num_heads)
+            k, v = rearrange(
+                F.linear(context, weight[dim:], None if bias is None else bias[dim:]),
+                "b n (two h d) -> two b h n d",
+                two=2,
+                h=self.num_heads,
+            ).unbind(0)
+        return self.q_norm(q), self.k_norm(k), v
+
+    def _visible(self, visible: Tensor | None, key_visible: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
+        if visible is not None:
+            visible = as_batch_head(visible, q.shape[0], self.num_heads, queries=q.shape[2], keys=k.shape[2])
+        if key_visible is not None and key_visible.shape != (q.shape[0], k.shape[2]):
+            raise ValueError(
+                f"key_visible must be (batch, keys) = {(q.shape[0], k.shape[2])}, got {tuple(key_visible.shape)}"
+            )
+        return intersect(visible, None if key_visible is None else padding(key_visible))

@@ -1,0 +1,70 @@
+"""What an attention layer is given, brought into one form and checked where the layer is built."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from vit_rpe.attention import KERNELS, Options
+from vit_rpe.checks import unknown_name
+from vit_rpe.encodings import is_per_pair
+from vit_rpe.position.geometry import Device, TokenGrid
+from vit_rpe.position.masks import check_radius
+from vit_rpe.position.terms import AxisBias, PositionTerms
+
+GridLike = TokenGrid | tuple[int, ...] | list[int] | int | None
+Window = int | tuple[int, ...] | None
+
+
+def as_grid(grid: GridLike) -> TokenGrid | None:
+    """A size as a grid without prefix tokens; grids and None as they are.
+
+    Raises:
+        ValueError: no size.
+    """
+    if grid is None or isinstance(grid, TokenGrid):
+        return grid
+    return TokenGrid(tuple(grid) if isinstance(grid, (tuple, list)) else (grid,))
+
+
+def as_window(window: int | tuple[int, ...] | list[int] | None, grid: TokenGrid | None) -> Window:
+    """A radius, or one per axis as a tuple.
+
+    Raises:
+        ValueError: negative, no integer, or not one per axis of the grid where that is known.
+    """
+    window = tuple(window) if isinstance(window, list) else window
+    if window is not None:
+        check_radius(window, grid)
+    return window
+
+
+def check_length(name: str, length: int, grid: TokenGrid) -> None:
+    """Raise ValueError unless a sequence has as many tokens as the grid it is said to lie on."""
+    if type(length) is int and all(type(size) is int for size in grid.size) and length != grid.num_tokens:
+        raise ValueError(
+            f"{name} has {length} tokens, but its grid {grid.size} with {grid.num_prefix} prefix tokens has "
+            f"{grid.num_tokens}: pass the grid the tokens lie on"
+        )
+
+
+@torch.no_grad()
+def check_kernel(
+    impl: str, position: nn.Module | None, grid: TokenGrid | None, *, logit_clip: float | None, device: Device = None
+) -> None:
+    """Raise ValueError unless the kernel can compute what the encoding asks for, tried on a tiny grid.
+
+    Without an encoding the terms may still come from a caller, and only ``logit_clip`` is judged.
+    """
+    if impl not in ("auto", *KERNELS):
+        raise unknown_name("attn_impl", impl, ["auto", *KERNELS])
+    if impl == "auto" or (impl == "windows" and is_per_pair(position)):
+        return
+    tiny = TokenGrid((2,) * (1 if grid is None else grid.ndim), num_prefix=0 if grid is None else grid.num_prefix)
+    if position is None:
+        terms = PositionTerms(axis_bias=(AxisBias(torch.zeros(1, 2, 2), 0),), grids=(tiny, tiny))
+    else:
+        terms = position(tiny, tiny, device)
+    reason = KERNELS[impl].refuses(terms, Options(1.0, None, 0.0, logit_clip))
+    if reason is not None:
+        raise ValueError(f"attn_impl={impl!r} cannot compute this attention: {reason}")

@@ -1,0 +1,1 @@
+"""What the models of images and of sequences share: blocks, weights, where positions live."""

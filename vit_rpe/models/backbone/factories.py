@@ -1,0 +1,44 @@
+"""Layers by name, so that a model's arguments can be written to JSON and read back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from timm.layers import GluMlp, LayerNorm, Mlp, SwiGLU, get_act_layer, get_norm_layer
+from torch import nn
+
+from vit_rpe.checks import unknown_name
+
+LayerType = str | Callable[..., nn.Module] | None
+
+MLPS: dict[str, Callable[..., nn.Module]] = {
+    "mlp": Mlp,
+    "swiglu": SwiGLU,  # gate and value in two projections
+    "swiglu_packed": partial(GluMlp, gate_last=False),  # one projection, its first half is the gate
+}
+
+
+def norm_factory(norm_layer: LayerType, eps: float | None) -> Callable[..., nn.Module]:
+    """A norm by timm's name or as it is (None: timm's LayerNorm), with its own ``eps`` unless one is given."""
+    norm = get_norm_layer(norm_layer) or LayerNorm
+    return norm if eps is None else partial(norm, eps=eps)
+
+
+def act_factory(act_layer: LayerType) -> Callable[..., nn.Module]:
+    """An activation by timm's name or as it is (None: GELU)."""
+    return get_act_layer(act_layer) or nn.GELU
+
+
+def mlp_factory(mlp_layer: str | Callable[..., Any]) -> Callable[..., nn.Module]:
+    """An MLP by name or as it is.
+
+    Raises:
+        ValueError: an unknown name.
+    """
+    if not isinstance(mlp_layer, str):
+        return mlp_layer
+    if mlp_layer not in MLPS:
+        raise unknown_name("mlp_layer", mlp_layer, MLPS)
+    return MLPS[mlp_layer]

@@ -1,0 +1,127 @@
+"""Where a model keeps its encodings, and what it computes once for all layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from timm.models import register_notrace_function, register_notrace_module
+from torch import Tensor
+
+from vit_rpe.attention.kernels.windows import LARGE
+from vit_rpe.checks import check_count, check_type
+from vit_rpe.encodings import (
+    CombinedEncoding,
+    Spec,
+    create_position,
+    encoding_class,
+    encoding_options,
+    encodings_of,
+    list_encodings,
+    parse_specs,
+)
+from vit_rpe.layers.options import check_kernel
+from vit_rpe.position.geometry import Device, TokenGrid, are_constants
+from vit_rpe.position.masks import geometry_mask
+from vit_rpe.position.terms import NOTHING, PositionTerms, settled
+
+for _name in list_encodings():
+    register_notrace_module(encoding_class(_name))
+register_notrace_module(CombinedEncoding)
+
+Specs = list[dict[str, Any]]
+
+
+def split_by_lifetime(
+    rpe: Spec | Sequence[Spec] | None,
+    grid: TokenGrid,
+    *,
+    shared: bool,
+    num_heads: int,
+    dim: int,
+    attn_impl: str,
+    logit_clip: float | None,
+) -> tuple[Specs, Specs]:
+    """Which encodings are called once per forward, and which live in every layer.
+
+    Once: those without parameters, and with ``shared`` all; but those that differ by layer always live in the layers.
+
+    Raises:
+        ValueError: an unknown name or option, encodings that exclude each other, a width that heads do not divide,
+            ``shared`` without parameters to share, a kernel that cannot compute the encodings.
+    """
+    check_count("embed_dim", dim)
+    check_count("num_heads", num_heads)
+    check_type("rpe_shared", shared, bool)
+    check_type("logit_clip", logit_clip, float | None)
+    if dim % num_heads != 0:
+        raise ValueError(f"embed_dim must be divisible by num_heads, got {dim} and {num_heads}")
+    once: Specs = []
+    layerwise: Specs = []
+    # Built together, so that what excludes each other is refused here, wherever each of them is going to live.
+    probe = create_position(rpe, num_heads, dim // num_heads, grid, device="meta")
+    check_kernel(attn_impl, probe, grid, logit_clip=logit_clip, device="meta")
+    nothing_shared = True
+    for spec, part in zip(parse_specs(rpe), encodings_of(probe), strict=True):
+        by_layer = "depth_index" in encoding_options(spec["name"])
+        parameterless = next(part.parameters(), None) is None
+        (once if not by_layer and (shared or parameterless) else layerwise).append(spec)
+        nothing_shared = nothing_shared and (by_layer or parameterless)
+    if shared and nothing_shared:
+        raise ValueError(f"rpe_shared=True, but rpe={rpe!r} has no parameters that layers could share: leave it False")
+    return once, layerwise
+
+
+@register_notrace_function
+def once_for_all_layers(terms: PositionTerms) -> PositionTerms:
+    """Terms that every layer is handed: what is cheap to keep is spread over pairs once, not in each layer."""
+    return settled(terms, LARGE // 4)
+
+
+def mask_terms(
+    attn_mask: Tensor | None,
+    grid: TokenGrid,
+    *,
+    causal: bool,
+    window: int | tuple[int, ...] | None,
+    batch: int,
+    device: Device,
+) -> PositionTerms:
+    """The model's own masks and the caller's, as terms.
+
+    Args:
+        attn_mask: timm's convention, bool (True = may see) or a float bias; (N, N), (B, N, N) or (B, H, N, N), each
+            entry 1 for an explicit broadcast.
+        batch: B.
+
+    Raises:
+        ValueError: another dtype or shape.
+    """
+    visible = geometry_mask(grid, grid, is_causal=causal, window=window, device=device)
+    if attn_mask is None:
+        return NOTHING if visible is None else PositionTerms(visible=visible)
+    _check_attn_mask(attn_mask, batch, grid.num_tokens)
+    if attn_mask.ndim < 4:
+        attn_mask = attn_mask[(None, None) if attn_mask.ndim == 2 else (slice(None), None)]
+    if attn_mask.dtype != torch.bool:
+        # -inf hides a key; as a mask it also covers rows that hide every key
+        return PositionTerms(
+            bias=attn_mask.masked_fill(attn_mask == float("-inf"), 0.0),
+            visible=attn_mask.ne(float("-inf")) if visible is None else visible & attn_mask.ne(float("-inf")),
+        )
+    return PositionTerms(visible=attn_mask if visible is None else visible & attn_mask)
+
+
+def _check_attn_mask(attn_mask: Tensor, batch: int, num_tokens: int) -> None:
+    shape, square = tuple(attn_mask.shape), f"{num_tokens}, {num_tokens}"
+    if attn_mask.dtype != torch.bool and not attn_mask.is_floating_point():
+        raise ValueError(f"attn_mask must be bool (True = may see) or a float bias, got {attn_mask.dtype} {shape}")
+    expected = dict(zip((-1, -2, 0), (num_tokens, num_tokens, batch)[: 2 + (len(shape) > 2)], strict=False))
+    fits = len(shape) in (2, 3, 4) and all(
+        shape[dim] in (1, length) for dim, length in expected.items() if are_constants(shape[dim], length)
+    )
+    if not fits:
+        raise ValueError(
+            f"attn_mask must be ({square}), ({batch}, {square}) or ({batch}, heads, {square}), got {shape}"
+        )

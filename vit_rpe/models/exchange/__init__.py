@@ -1,0 +1,18 @@
+"""Weights and models of timm, made to fit ours."""
+
+from vit_rpe.models.exchange.describe import Description, describe
+from vit_rpe.models.exchange.from_timm import from_timm
+from vit_rpe.models.exchange.load import checkpoint_filter
+from vit_rpe.models.exchange.public import PUBLIC, public_description, public_name
+from vit_rpe.models.exchange.retrofit import add_rpe
+
+__all__ = [
+    "PUBLIC",
+    "Description",
+    "add_rpe",
+    "checkpoint_filter",
+    "describe",
+    "from_timm",
+    "public_description",
+    "public_name",
+]

@@ -1,0 +1,84 @@
+"""The filter that timm calls on the weights of a file before it loads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from timm.layers import resample_patch_embed
+from torch import Tensor
+
+from vit_rpe.models.exchange.complete import HEAD, require_all
+from vit_rpe.models.exchange.describe import Description
+from vit_rpe.models.exchange.placing import Grid, encodings_inside, place
+from vit_rpe.models.exchange.positions import Layout
+from vit_rpe.models.exchange.weights import is_foreign, rename, unwrap
+
+if TYPE_CHECKING:
+    from vit_rpe.models.vision.vit import VisionTransformer
+
+
+def checkpoint_filter(
+    state_dict: Mapping[str, object], model: VisionTransformer, *, source: Description | None = None
+) -> dict[str, Tensor]:
+    """The weights of a file of timm's or ours, for ``model``.
+
+    Args:
+        state_dict: as read from the file.
+        source: the public architecture the file belongs to, for files of timm's; None for our own.
+
+    Raises:
+        ValueError: another number of heads, a rotary file whose layout is unknown, a table or embedding whose grid is
+            neither stored nor given, weights that do not fill the model.
+    """
+    state = unwrap(state_dict)
+    foreign = is_foreign(state)
+    if foreign and source is None and any("rotate_q" in part.card.adds for _, _, part in encodings_inside(model)):
+        raise ValueError(
+            "these weights are laid out as timm lays them out, and the order of their rotary channels is not stored: "
+            "load them through the entry point of their architecture, or with vit_rpe.from_timm"
+        )
+    heads, stored = head_count(model), stored_heads(model, state, source)
+    if stored not in (None, heads):
+        raise ValueError(f"the weights have {stored} heads, the model {heads}")
+    layout = source.layout if source is not None and foreign else Layout()
+    trained_with = None if source is None or not foreign else source.trained_with
+    weights = rename(state, heads, layout)
+    placed = place(weights, model, stored_grid(model, state), trained_with=trained_with)
+    require_all(placed, model, except_for=HEAD)
+    return fit_patches(placed, model)
+
+
+def head_count(model: Any) -> int:
+    """Attention heads of every block."""
+    return int(model.blocks[0].attn.num_heads)
+
+
+def stored_heads(model: VisionTransformer, state: Mapping[str, Tensor], source: Description | None) -> int | None:
+    """Heads of the model a file is from: stored with it, or those of its public architecture if it has its width."""
+    args = {**getattr(model, "pretrained_model_args", {})}
+    kernel = state.get("patch_embed.proj.weight")
+    if "num_heads" not in args and source is not None and kernel is not None:
+        args = source.args if kernel.shape[0] == source.args["embed_dim"] else {}
+    return args.get("num_heads")
+
+
+def stored_grid(model: VisionTransformer, state: Mapping[str, Tensor]) -> Grid | None:
+    """The token grid a file was trained on, from the configuration stored with it and its patch kernel."""
+    kernel = state.get("patch_embed.proj.weight")
+    size = getattr(model, "pretrained_model_args", {}).get("img_size")
+    if size is None:
+        size = (getattr(model, "pretrained_cfg", {}).get("input_size") or (3,))[1:]
+    if kernel is None or kernel.ndim != 4 or not size:
+        return None
+    height, width = (size, size) if isinstance(size, int) else size
+    return height // kernel.shape[-2], width // kernel.shape[-1]
+
+
+def fit_patches(state: dict[str, Tensor], model: VisionTransformer) -> dict[str, Tensor]:
+    """Resample the patch kernel where the model has another patch size."""
+    kernel = state.get("patch_embed.proj.weight")
+    size = list(model.patch_embed.proj.weight.shape[-2:])
+    if kernel is None or kernel.ndim != 4 or list(kernel.shape[-2:]) == size:
+        return state
+    return {**state, "patch_embed.proj.weight": resample_patch_embed(kernel, size)}

@@ -1,0 +1,122 @@
+"""Converted weights put where a model of ours expects them: every encoding in its layer, every table of its grid.
+
+Legend: H heads, R rows of a flat table, n axes.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator
+from math import prod
+from typing import TYPE_CHECKING
+
+from torch import Tensor, nn
+
+from vit_rpe.encodings import PositionEncoding
+from vit_rpe.layers.absolute import resample_embedding
+from vit_rpe.models.exchange.start import start_at_zero
+from vit_rpe.models.exchange.weights import Weights
+from vit_rpe.models.vision.loading import average
+
+if TYPE_CHECKING:
+    from vit_rpe.models.vision.vit import VisionTransformer
+
+Grid = tuple[int, ...]
+
+
+def encodings_inside(model: nn.Module) -> Iterator[tuple[str, int | None, PositionEncoding]]:
+    """Every encoding of a model: the path of the module, the layer it serves (None: all), and itself."""
+    for path, module in model.named_modules():
+        if isinstance(module, PositionEncoding):
+            found = re.match(r"blocks\.(\d+)\.", path)
+            yield path, None if found is None else int(found[1]), module
+
+
+def unflatten_table(table: Tensor, grid: Grid | None) -> dict[str, Tensor]:
+    """A flat table (R, H) as ``table`` (H, 2 size_1 - 1, ..., 2 size_n - 1) and, where it has one, ``prefix_bias``.
+
+    Args:
+        grid: the grid the table was trained on; never guessed from R, which many grids share.
+
+    Raises:
+        ValueError: the grid is unknown, or R rows are not what it needs.
+    """
+    rows = table.shape[0]
+    lengths = None if grid is None else [2 * size - 1 for size in grid]
+    if lengths is None or rows - prod(lengths) not in (0, 3):
+        raise ValueError(
+            f"a relative position table of {rows} rows does not fit "
+            + ("a grid that is not stored with it" if grid is None else f"the stored grid {grid}")
+            + ": say the image size it was trained at, pretrained_cfg_overlay={'input_size': (3, height, width)}"
+        )
+    body = table[: prod(lengths)].T.unflatten(1, lengths)
+    if rows == prod(lengths):
+        return {"table": body.contiguous()}
+    return {"table": body.contiguous(), "prefix_bias": table[-3:].T.contiguous()}
+
+
+def place(
+    weights: Weights, model: VisionTransformer, grid: Grid | None, *, trained_with: frozenset[str] | None
+) -> dict[str, Tensor]:
+    """A complete ``state_dict`` for ``model``; encodings that the file does not have start at zero.
+
+    Args:
+        weights: from :func:`vit_rpe.models.exchange.weights.rename`.
+        grid: the token grid the file was trained on, None if it is not known.
+        trained_with: names of the encodings the file was trained with, None if that is not known; those without
+            parameters leave no trace in it.
+
+    Raises:
+        ValueError: a table or embedding that does not fit the grid.
+    """
+    state = dict(weights.plain)
+    unused = {placed.encoding for placed in weights.encodings}
+    missing = []
+    for path, layer, encoding in encodings_inside(model):
+        own = _parameters_of(weights, encoding.name, layer)
+        if own:
+            unused.discard(encoding.name)
+            if encoding.name == "bias":
+                own = unflatten_table(own["table"], grid)
+            state.update({f"{path}.{name}": value for name, value in own.items()})
+        elif next(encoding.parameters(), None) is None:
+            if trained_with is not None and encoding.name not in trained_with:
+                missing.append((path, encoding))
+        elif not any(key.startswith(f"{path}.") for key in state):
+            missing.append((path, encoding))
+    for name in sorted(unused):
+        warnings.warn(f"the weights of {name!r} in the file are left out: the model was built without it", stacklevel=3)
+    if "pos_embed" in state and getattr(model, "pos_embed", None) is not None:
+        state["pos_embed"] = _embedding_for(model, state["pos_embed"], grid)
+    start_at_zero(encoding for _, encoding in missing)
+    for path, encoding in missing:
+        state.update({f"{path}.{name}": value for name, value in encoding.state_dict().items()})
+    return state
+
+
+def _parameters_of(weights: Weights, name: str, layer: int | None) -> dict[str, Tensor]:
+    """The file's parameters for one encoding; a shared one serves every layer, layerwise ones are averaged."""
+    found = {placed: value for placed, value in weights.encodings.items() if placed.encoding == name}
+    own = {placed.parameter: value for placed, value in found.items() if placed.layer == layer}
+    if own:
+        return own
+    if layer is not None:
+        return {placed.parameter: value for placed, value in found.items() if placed.layer is None}
+    return {
+        parameter: average([value for placed, value in found.items() if placed.parameter == parameter], name)
+        for parameter in {placed.parameter for placed in found}
+    }
+
+
+def _embedding_for(model: VisionTransformer, rows: Tensor, grid: Grid | None) -> Tensor:
+    target = tuple(model.patch_embed.grid_size)
+    assert model.pos_embed is not None
+    num_prefix = model.pos_embed.shape[1] - prod(target)
+    if grid is None or rows.shape[1] != num_prefix + prod(grid):
+        stored = "is not stored with it" if grid is None else f"is stored as {grid}"
+        raise ValueError(
+            f"pos_embed has {rows.shape[1]} rows with {num_prefix} for prefix tokens, but its grid {stored}: say the "
+            "image size it was trained at, pretrained_cfg_overlay={'input_size': (3, height, width)}"
+        )
+    return resample_embedding(rows, grid, target, num_prefix=num_prefix)

@@ -1,0 +1,318 @@
+"""A transformer over token sequences with relative position: encoder or causal, for classes, tags or language.
+
+Blocks and attention are the vision transformer's; only the way in and out differs. A sequence is a grid of one axis.
+
+Legend: B batch, N tokens of a sequence, P prefix tokens, C channels, V vocabulary, F features of an input vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from timm.layers import LayerNorm
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from vit_rpe.checks import check_count, check_rates, unknown_name
+from vit_rpe.encodings import Spec, create_position, resized_position
+from vit_rpe.layers import Block
+from vit_rpe.layers.absolute import check_pos_embed, resample_embedding, sincos_embedding
+from vit_rpe.layers.kv_cache import DecodingCache
+from vit_rpe.layers.options import as_window
+from vit_rpe.models.backbone.position import once_for_all_layers, split_by_lifetime
+from vit_rpe.models.backbone.weights import undecayed
+from vit_rpe.models.sequence.generate import generate, new_cache
+from vit_rpe.models.sequence.io import (
+    HEADS,
+    POOLS,
+    absolute_embedding,
+    check_input,
+    check_ways,
+    draw_sequence_weights,
+    pool_sequence,
+)
+from vit_rpe.position.geometry import Device, TokenGrid
+from vit_rpe.position.geometry_cache import sharing
+from vit_rpe.position.masks import geometry_mask
+from vit_rpe.position.terms import NOTHING, PositionTerms, combine
+
+
+class SequenceTransformer(nn.Module):
+    """Transformer over sequences (Attention Is All You Need, arXiv 1706.03762; pre-norm blocks).
+
+    Args:
+        vocab_size: V, for token ids; or ``in_features``: F, for feature vectors. One of the two.
+        length: the native length, the one position parameters are made for.
+        num_classes: outputs; 0 for features only. The language-model head has V outputs and needs none.
+        head: ``"classification"`` (one answer a sequence), ``"token"`` (one a token) or ``"lm"`` (a distribution over
+            the vocabulary a token).
+        pool: for classification, ``"avg"``, ``"max"``, ``"last"`` (visible token) or ``"token"`` (the class token).
+        embed_dim, depth, num_heads, mlp_ratio: C, number of blocks, heads, MLP width over C.
+        rpe: ``"none"``, an encoding by name, ``{"name": ..., option: ...}``, or a list of those.
+        rpe_shared: one set of parameters for all layers.
+        pos_embed: absolute embedding, ``"none"``, ``"learned"`` or ``"sincos"``.
+        causal: a token sees itself and the tokens before it.
+        window: a token sees tokens at most this many places away.
+        class_token: a prefix token without position; not for causal models, where it would see nothing.
+        qkv_bias, qk_norm, init_values, attn_impl, logit_clip: of the blocks, as in the vision transformer.
+        drop_rate, pos_drop_rate, proj_drop_rate, attn_drop_rate, drop_path_rate: regularisation.
+
+    Raises:
+        ValueError: both or neither way in, unknown names, options that exclude each other.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int | None = None,
+        length: int = 256,
+        num_classes: int | None = None,
+        *,
+        in_features: int | None = None,
+        head: str = "classification",
+        pool: str = "avg",
+        embed_dim: int = 256,
+        depth: int = 6,
+        num_heads: int = 4,
+        mlp_ratio: float = 4.0,
+        rpe: Spec | Sequence[Spec] | None = "bias",
+        rpe_shared: bool = False,
+        pos_embed: str = "none",
+        causal: bool = False,
+        window: int | None = None,
+        class_token: bool = False,
+        qkv_bias: bool = True,
+        qk_norm: bool = False,
+        init_values: float | None = None,
+        attn_impl: str = "auto",
+        logit_clip: float | None = None,
+        drop_rate: float = 0.0,
+        pos_drop_rate: float = 0.0,
+        proj_drop_rate: float = 0.0,
+        attn_drop_rate: float = 0.0,
+        drop_path_rate: float = 0.0,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        check_pos_embed(pos_embed)
+        check_count("length", length)
+        check_count("depth", depth)
+        check_rates(drop_rate=drop_rate, pos_drop_rate=pos_drop_rate)
+        check_rates(proj_drop_rate=proj_drop_rate, attn_drop_rate=attn_drop_rate, drop_path_rate=drop_path_rate)
+        for option, value, choices in (("head", head, HEADS), ("pool", pool, POOLS)):
+            if value not in choices:
+                raise unknown_name(option, value, choices)
+        self.num_classes = check_ways(
+            vocab_size, in_features, num_classes, head=head, pool=pool, class_token=class_token, causal=causal
+        )
+        self.vocab_size = vocab_size
+        self.in_features = in_features
+        self.head_type = head
+        self.pool_type = pool
+        self.num_features = self.embed_dim = embed_dim
+        self.num_prefix_tokens = int(class_token)
+        self.pos_embed_type = pos_embed
+        self.causal = causal
+        self.grad_checkpointing = False
+        self.grid = TokenGrid((length,), num_prefix=self.num_prefix_tokens)
+        self.window = as_window(window, self.grid)
+
+        if vocab_size is not None:
+            self.token_embed: nn.Module = nn.Embedding(vocab_size, embed_dim, **factory)
+        else:
+            self.token_embed = nn.Linear(in_features or 0, embed_dim, **factory)
+        self.cls_token = nn.Parameter(torch.empty(1, 1, embed_dim, **factory)) if class_token else None
+        learned = pos_embed == "learned"
+        self.pos_embed = nn.Parameter(torch.empty(1, length, embed_dim, **factory)) if learned else None
+        if pos_embed == "sincos":
+            sincos_embedding(TokenGrid((1,)), embed_dim)  # refuse a width that does not split
+        self.pos_drop = nn.Dropout(pos_drop_rate)
+        once, layerwise = split_by_lifetime(
+            rpe,
+            self.grid,
+            shared=rpe_shared,
+            num_heads=num_heads,
+            dim=embed_dim,
+            attn_impl=attn_impl,
+            logit_clip=logit_clip,
+        )
+        self.rpe = create_position(once, num_heads, embed_dim // num_heads, self.grid, **factory)
+        self.blocks = nn.ModuleList(
+            Block(
+                embed_dim,
+                num_heads,
+                attention={
+                    "rpe": layerwise,
+                    "grid": self.grid,
+                    "dropout": attn_drop_rate,
+                    "qkv_bias": qkv_bias,
+                    "qk_norm": qk_norm,
+                    "logit_clip": logit_clip,
+                    "attn_impl": attn_impl,
+                    "depth_index": index,
+                    "depth": depth,
+                },
+                mlp_ratio=mlp_ratio,
+                init_values=init_values,
+                proj_drop=proj_drop_rate,
+                drop_path=drop_path_rate * index / max(depth - 1, 1),
+                **factory,
+            )
+            for index in range(depth)
+        )
+        self.norm = LayerNorm(embed_dim, **factory)
+        self.head_drop = nn.Dropout(drop_rate)
+        self.head = nn.Linear(embed_dim, self.num_classes, **factory) if self.num_classes else nn.Identity()
+        self.init_weights()
+
+    @property
+    def length(self) -> int:
+        """The native length."""
+        return self.grid.size[0]
+
+    def init_weights(self) -> None:
+        """Draw all weights anew; encodings by their own rules."""
+        draw_sequence_weights(self)
+
+    def no_weight_decay(self) -> set[str]:
+        """Names of parameters that weight decay must leave alone: class token, positions and what encodings name."""
+        return {"pos_embed", "cls_token"} | undecayed(self)
+
+    def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
+        """Parameter groups for layer decay: an encoding goes with its block, a shared one with the stem."""
+        return {
+            "stem": r"^cls_token|pos_embed|token_embed|^rpe",
+            "blocks": [(r"^blocks\.(\d+)", None), (r"^norm", (99999,))],
+        }
+
+    def set_grad_checkpointing(self, enable: bool = True) -> None:
+        """Recompute each block in backward instead of keeping its activations."""
+        self.grad_checkpointing = enable
+
+    def get_classifier(self) -> nn.Module:
+        return self.head
+
+    def set_length(self, length: int) -> None:
+        """Make another length the native one: embeddings and tables are resampled, parameters replaced.
+
+        Create the optimiser afterwards.
+        """
+        before, self.grid = self.grid, TokenGrid((length,), num_prefix=self.num_prefix_tokens)
+        if self.pos_embed is not None:
+            resampled = resample_embedding(self.pos_embed.detach(), before.size, self.grid.size)
+            self.pos_embed = nn.Parameter(resampled.clone(), requires_grad=self.pos_embed.requires_grad)
+        if self.rpe is not None:
+            self.rpe = resized_position(self.rpe, self.grid)
+        for block in self.blocks:
+            assert isinstance(block, Block)
+            block.attn.set_grid(self.grid)
+
+    def new_cache(self, context: int | None = None) -> DecodingCache:
+        """An empty key/value cache for ``forward``.
+
+        Args:
+            context: the most tokens that will be decoded; default: the native length.
+
+        Raises:
+            ValueError: the model is not causal, or an encoding cannot decode step by step.
+        """
+        return new_cache(self, context)
+
+    def generate(self, prompt: Tensor, num_tokens: int, **options: Any) -> Tensor:
+        """Continue token ids (B, T) by ``num_tokens``; see :func:`vit_rpe.models.sequence.generate.generate`."""
+        return generate(self, prompt, num_tokens, **options)
+
+    def embed(self, x: Tensor, grid: TokenGrid) -> Tensor:
+        """Ids (B, N) or vectors (B, N, F) that lie on ``grid`` to tokens (B, P + N, C)."""
+        x = self.token_embed(x)
+        position = absolute_embedding(self, grid, x.device)
+        if position is not None:
+            x = x + position.to(x.dtype)
+        if self.cls_token is not None:
+            x = torch.cat([self.cls_token.expand(x.shape[0], -1, -1), x], dim=1)
+        return self.pos_drop(x)
+
+    def grids(self, num_tokens: int, cached: int, context: int | None) -> tuple[TokenGrid, TokenGrid]:
+        """Query and key grid of ``num_tokens`` after ``cached`` ones; both know the context limit as their extent.
+
+        Without a limit it is the native length, or the sequence where that is longer. So a sequence gets the same
+        answer alone, padded, or decoded step by step.
+        """
+        total = cached + num_tokens
+        extent = (max(self.length, total) if context is None else context,)
+        if context is not None and total > context:
+            raise ValueError(f"{total} tokens do not fit the context limit of {context}")
+        key = TokenGrid((total,), self.num_prefix_tokens, extent=extent)
+        if cached == 0:
+            return key, key
+        return TokenGrid((num_tokens,), offset=(cached,), extent=extent), key
+
+    def shared_terms(self, q: TokenGrid, k: TokenGrid, device: Device) -> PositionTerms:
+        """What all layers share, computed once: shared encodings, window, causal order."""
+        mask = geometry_mask(q, k, is_causal=self.causal, window=self.window, device=device)
+        terms = NOTHING if mask is None else PositionTerms(visible=mask)
+        return terms if self.rpe is None else combine(once_for_all_layers(self.rpe(q, k, device)), terms)
+
+    @sharing()
+    def forward_features(
+        self,
+        x: Tensor,
+        visible: Tensor | None = None,
+        *,
+        cache: DecodingCache | None = None,
+        context: int | None = None,
+    ) -> Tensor:
+        """As :meth:`forward`, to tokens (B, P + N, C) after the last norm."""
+        check_input(x, self.vocab_size, self.in_features)
+        if cache is not None and (visible is not None or context is not None):
+            raise ValueError("with a cache every token is visible, and its own context limit holds")
+        q, k = self.grids(x.shape[1], 0 if cache is None else cache.length, context if cache is None else cache.context)
+        x = self.embed(x, q)
+        shared = self.shared_terms(q, k, x.device)
+        if visible is not None and self.num_prefix_tokens:
+            visible = nn.functional.pad(visible, (self.num_prefix_tokens, 0), value=True)
+        for index, block in enumerate(self.blocks):
+            if cache is not None:
+                x = block(x, q, shared, context_grid=k, cache=cache.layers[index])
+            elif self.grad_checkpointing and self.training:
+                x = checkpoint(block, x, q, shared, None, visible, use_reentrant=False)
+            else:
+                x = block(x, q, shared, None, visible)
+        return self.norm(x)
+
+    def forward_head(self, x: Tensor, visible: Tensor | None = None, pre_logits: bool = False) -> Tensor:
+        """Tokens (B, P + N, C) to logits: pooled for classification, one a token otherwise."""
+        x = self.head_drop(
+            pool_sequence(x, visible, self.pool_type, self.num_prefix_tokens)
+            if self.head_type == "classification"
+            else x[:, self.num_prefix_tokens :]
+        )
+        return x if pre_logits else self.head(x)
+
+    def forward(
+        self,
+        x: Tensor,
+        visible: Tensor | None = None,
+        *,
+        cache: DecodingCache | None = None,
+        context: int | None = None,
+    ) -> Tensor:
+        """Sequences to logits.
+
+        Args:
+            x: token ids (B, N), or vectors (B, N, F).
+            visible: bool (B, N), False for padding; a padded token is no key and is not pooled. Pad on the right, so
+                that the others keep their positions.
+            cache: keys and values of the tokens before ``x`` (:meth:`new_cache`); those of ``x`` are added to it.
+            context: the context limit, for encodings that normalise by it; see :meth:`grids`.
+
+        Returns:
+            (B, num_classes) for classification, (B, N, num_classes) for tokens, (B, N, V) for a language model.
+
+        Raises:
+            ValueError: another shape, more tokens than the context limit or a learned ``pos_embed`` holds.
+        """
+        return self.forward_head(self.forward_features(x, visible, cache=cache, context=context), visible)

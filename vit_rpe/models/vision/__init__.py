@@ -1,0 +1,1 @@
+"""The vision transformer: from pixels to features and logits."""

@@ -1,0 +1,1 @@
+"""Where tokens lie, and what position adds to attention: grids, offsets, masks and the terms made of them."""

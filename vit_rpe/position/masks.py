@@ -1,0 +1,158 @@
+"""Boolean masks. All are named *visible*: True means this query may see this key.
+
+Legend: B batch, H heads, Nq/Nk query/key tokens (prefix first), n axes.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import torch
+from torch import Tensor
+
+from vit_rpe.checks import check_type
+from vit_rpe.position.geometry import Device, TokenGrid, are_constants, check_same_axes, expand_axis
+
+
+def _pad_prefix(visible: Tensor, q: TokenGrid, k: TokenGrid, *, to_prefix: bool, from_prefix: bool) -> Tensor:
+    """Add prefix rows and columns to a grid mask (Pq, Pk) -> (Nq, Nk).
+
+    ``to_prefix``: grid queries see prefix keys. ``from_prefix``: prefix queries see grid keys. Prefix sees prefix.
+    """
+    left = visible.new_full((visible.shape[0], k.num_prefix), to_prefix)
+    visible = torch.cat([left, visible], dim=1)
+    top = torch.cat(
+        [
+            visible.new_ones(q.num_prefix, k.num_prefix),
+            visible.new_full((q.num_prefix, k.num_patches), from_prefix),
+        ],
+        dim=1,
+    )
+    return torch.cat([top, visible], dim=0)
+
+
+def causal(q: TokenGrid, k: TokenGrid, device: Device = None) -> Tensor:
+    """Keys at or before the query in raster order, bool (Nq, Nk).
+
+    Built from coordinates, so it is right for a query grid with an offset (decoding) and for Nq != Nk. Every query
+    sees the prefix; a prefix query sees the prefix only.
+    """
+    check_same_axes(q, k)
+    earlier = torch.zeros((), dtype=torch.bool, device=device)
+    tied = torch.ones((), dtype=torch.bool, device=device)
+    for axis in range(q.ndim):
+        delta = q.axis_positions(axis, device)[:, None] - k.axis_positions(axis, device)[None, :]
+        earlier = earlier | (tied & expand_axis(delta > 0, axis, q, k))
+        tied = tied & expand_axis(delta == 0, axis, q, k)
+    visible = (earlier | tied).reshape(q.num_patches, k.num_patches)
+    return _pad_prefix(visible, q, k, to_prefix=True, from_prefix=False)
+
+
+def check_radius(radius: int | tuple[int, ...], grid: TokenGrid | None = None) -> None:
+    """Raise ValueError unless ``radius`` is an integer >= 0, or one per axis (of ``grid``, where it is known)."""
+    check_type("window", radius, int | tuple[int, ...])
+    radii = (radius,) if isinstance(radius, int) else radius
+    one_each = isinstance(radius, int) or grid is None or len(radii) == grid.ndim
+    if min(radii, default=-1) < 0 or not one_each:
+        of_grid = "" if grid is None else f" of the grid {grid.size}"
+        raise ValueError(f"window={radius!r} must be one radius >= 0, or one per axis{of_grid}")
+
+
+def neighbourhood(q: TokenGrid, k: TokenGrid, radius: int | tuple[int, ...], device: Device = None) -> Tensor:
+    """Keys whose offset is at most ``radius`` along every axis, bool (Nq, Nk); the window is cut at the border.
+
+    Prefix tokens see all and are seen by all.
+
+    Raises:
+        ValueError: a radius that is negative or no integer, or not one radius per axis.
+    """
+    check_same_axes(q, k)
+    check_radius(radius, q)
+    radii = (radius,) * q.ndim if isinstance(radius, int) else radius
+    visible = torch.ones((), dtype=torch.bool, device=device)
+    for axis in range(q.ndim):
+        delta = q.axis_positions(axis, device)[:, None] - k.axis_positions(axis, device)[None, :]
+        visible = visible & expand_axis(delta.abs() <= radii[axis], axis, q, k)
+    visible = visible.reshape(q.num_patches, k.num_patches)
+    return _pad_prefix(visible, q, k, to_prefix=True, from_prefix=True)
+
+
+def sliding_window(q: TokenGrid, k: TokenGrid, radius: int, device: Device = None) -> Tensor:
+    """The 1-D neighbourhood, bool (Nq, Nk): keys within ``radius`` positions on either side.
+
+    Raises:
+        ValueError: the grids have more than one axis (use :func:`neighbourhood`).
+    """
+    if q.ndim != 1:
+        raise ValueError(f"sliding_window is for 1-D sequences, got a grid of size {q.size}: use neighbourhood")
+    return neighbourhood(q, k, radius, device)
+
+
+def opened(visible: Tensor) -> tuple[Tensor, Tensor]:
+    """What is visible with rows that see no key opened, so that no kernel meets such a row; and which rows these are,
+    (..., Nq, 1), to be zeroed afterwards."""
+    blind = ~visible.any(-1, keepdim=True)
+    return visible | blind, blind
+
+
+def padding(key_visible: Tensor) -> Tensor:
+    """Key padding (B, Nk) -> bool (B, 1, 1, Nk), the same for every head and query.
+
+    Raises:
+        ValueError: not a 2-D boolean tensor.
+    """
+    if key_visible.ndim != 2 or key_visible.dtype != torch.bool:
+        raise ValueError(
+            f"key_visible must be a boolean (batch, keys) tensor, got {key_visible.dtype} {tuple(key_visible.shape)}"
+        )
+    return key_visible[:, None, None, :]
+
+
+def as_batch_head(
+    visible: Tensor, batch: int, num_heads: int, *, queries: int | None = None, keys: int | None = None
+) -> Tensor:
+    """Bring a user's mask to four axes that broadcast to (B, H, Nq, Nk).
+
+    Accepted: (B, Nq, Nk), the same for all heads; (B, H, Nq, Nk); (1, Nq, Nk) as an explicit broadcast. A batch that
+    equals the number of heads never changes the meaning: three axes are always (batch, query, key).
+
+    Args:
+        queries, keys: Nq and Nk, where they are known.
+
+    Raises:
+        ValueError: another dtype, number of axes or size.
+    """
+    pairs = f"{'Nq' if queries is None else queries}, {'Nk' if keys is None else keys}"
+    expected = f"bool of shape ({batch} or 1, {pairs}) or ({batch} or 1, {num_heads} or 1, {pairs})"
+    if visible.dtype != torch.bool or visible.ndim not in (3, 4):
+        raise ValueError(f"visible must be {expected}, got {visible.dtype} {tuple(visible.shape)}")
+    if visible.ndim == 3:
+        visible = visible[:, None]
+    wrong = visible.shape[0] not in (1, batch) or visible.shape[1] not in (1, num_heads)
+    for length, given in ((queries, visible.shape[2]), (keys, visible.shape[3])):
+        if length is not None and are_constants(length, given):
+            wrong = wrong or length != given
+    if wrong:
+        raise ValueError(f"visible must be {expected}, got {tuple(visible.shape)}")
+    return visible
+
+
+def intersect(*masks: Tensor | None) -> Tensor | None:
+    """Keys visible under every given mask (None hides nothing); shapes broadcast from the right."""
+    given = [mask for mask in masks if mask is not None]
+    return reduce(torch.logical_and, given) if given else None
+
+
+def geometry_mask(
+    q: TokenGrid,
+    k: TokenGrid,
+    *,
+    is_causal: bool,
+    window: int | tuple[int, ...] | None,
+    device: Device = None,
+) -> Tensor | None:
+    """The bool (Nq, Nk) mask of ``causal`` and ``window`` together; None when neither is asked for."""
+    return intersect(
+        causal(q, k, device) if is_causal else None,
+        neighbourhood(q, k, window, device) if window is not None else None,
+    )

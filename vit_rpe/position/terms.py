@@ -1,0 +1,266 @@
+"""PositionTerms: everything a position encoding has to say to one attention call.
+
+An encoding describes, attention applies. The bundle holds tensors only (and the two grids they were made for).
+
+Legend: B batch, H heads, D head width, Nq/Nk query/key tokens with prefix, Sq/Sk the length of one grid axis,
+R number of relations, s the softmax scale.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import NamedTuple
+
+import torch
+from einops import rearrange
+from torch import Tensor
+
+from vit_rpe.position.geometry import TokenGrid, expand_axis
+from vit_rpe.position.offset_tables import spread, spread_with_room
+
+
+class RelativeVectors(NamedTuple):
+    """One vector per relation, and which relation each pair of tokens has.
+
+    Attributes:
+        table: (H or 1, R, D).
+        index: int64. Without ``axis`` (Nq, Nk), or (B, Nq, Nk) after :meth:`PositionTerms.take`; -1 is the zero
+            vector. With ``axis=a``: (Sq_a, Sk_a), the relation of a pair of grid tokens depends on that coordinate
+            only, and pairs with a prefix token have the zero vector; -1 is for ``"eager"``, the other kernels want one
+            for every pair.
+        axis: see above.
+    """
+
+    table: Tensor
+    index: Tensor  # type: ignore[assignment]
+    axis: int | None = None
+
+
+class AxisBias(NamedTuple):
+    """A bias that depends on one coordinate only: bias (H or 1, Sq_a, Sk_a) along ``axis``; prefix pairs have 0."""
+
+    bias: Tensor
+    axis: int
+
+
+class PositionTerms(NamedTuple):
+    """What position adds to attention; every part optional, all empty means no position.
+
+    Attributes:
+        rotate_q, rotate_k: (cos, sin), each (N, D/2), (H, N, D/2), or with a leading batch axis.
+        bias: added to the logits after scaling, (H or 1, Nq, Nk) or (B or 1, H or 1, Nq, Nk).
+        axis_bias: separable biases, added likewise.
+        visible: bool, (Nq, Nk), (H or 1, Nq, Nk) or (B or 1, H or 1, Nq, Nk); True = may see.
+        on_query: logits += s <q_i, table[index_ij]>.
+        on_key: logits += s <k_j, table[index_ij]>.
+        on_value: output_i += sum_j A_ij table[index_ij].
+        scale: multiplies the softmax scale s.
+        grids: the query and key grid; present wherever a part is per axis or per offset.
+        offset_bias: tables over offsets, (H or 1, R_1, ..., R_n) (:mod:`vit_rpe.position.offset_tables`): the bias of a
+            pair of grid tokens is the entry of its offset; prefix pairs have 0.
+        prefix_bias: (H or 1, 3), added to the pairs prefix->patch, patch->prefix and prefix->prefix.
+    """
+
+    rotate_q: tuple[Tensor, Tensor] | None = None
+    rotate_k: tuple[Tensor, Tensor] | None = None
+    bias: Tensor | None = None
+    axis_bias: tuple[AxisBias, ...] = ()
+    visible: Tensor | None = None
+    on_query: tuple[RelativeVectors, ...] = ()
+    on_key: tuple[RelativeVectors, ...] = ()
+    on_value: tuple[RelativeVectors, ...] = ()
+    scale: float = 1.0
+    grids: tuple[TokenGrid, TokenGrid] | None = None
+    offset_bias: tuple[Tensor, ...] = ()
+    prefix_bias: Tensor | None = None
+
+    def take(self, keep: Tensor) -> PositionTerms:
+        """The terms of a subset of tokens per sample (patch dropout); each pair keeps its original offset.
+
+        Args:
+            keep: int64 (B, M), positions in the full sequence (prefix included); query and key are the same tokens.
+
+        Returns:
+            Terms whose tensors carry a leading batch axis and have no per-axis parts.
+        """
+        return PositionTerms(
+            rotate_q=_take_rotation(self.rotate_q, keep),
+            rotate_k=_take_rotation(self.rotate_k, keep),
+            bias=_take_pairs(dense_bias(self), keep),
+            visible=_take_pairs(self.visible, keep),
+            on_query=tuple(_take_vectors(self, part, keep) for part in self.on_query),
+            on_key=tuple(_take_vectors(self, part, keep) for part in self.on_key),
+            on_value=tuple(_take_vectors(self, part, keep) for part in self.on_value),
+            scale=self.scale,
+        )
+
+
+NOTHING = PositionTerms()
+"""No position."""
+
+
+def dense_bias(terms: PositionTerms) -> Tensor | None:
+    """Everything of the terms that is a bias, as one tensor, (H or 1, Nq, Nk) or with a batch axis; None if nothing."""
+    if len(terms.offset_bias) == 1 and not terms.axis_bias and terms.bias is None:
+        total = _bias_of_offsets(terms.offset_bias[0], terms.prefix_bias, *_grids(terms))
+        if total is not None:
+            return total
+    total = grid_bias(terms)
+    if total is not None:
+        q, k = _grids(terms)
+        total = pad_prefix(total, q, k) if terms.prefix_bias is None else with_prefix(total, q, k, terms.prefix_bias)
+    elif terms.prefix_bias is not None:
+        q, k = _grids(terms)
+        empty = terms.prefix_bias.new_zeros(terms.prefix_bias.shape[0], q.num_patches, k.num_patches)
+        total = with_prefix(empty, q, k, terms.prefix_bias)
+    if terms.bias is None:
+        return total
+    return terms.bias if total is None else terms.bias + total
+
+
+def _bias_of_offsets(table: Tensor, prefix_bias: Tensor | None, q: TokenGrid, k: TokenGrid) -> Tensor | None:
+    """One table over offsets and the prefix scalars as (H, Nq, Nk), written in place; None where that cannot be."""
+    learning = torch.is_grad_enabled() and prefix_bias is not None and prefix_bias.requires_grad
+    if learning or (prefix_bias is not None and len(prefix_bias) > len(table)):
+        return None
+    total = spread_with_room(table, q, k)
+    if total is None or q.num_prefix + k.num_prefix == 0:
+        return total
+    to_patch, to_prefix, between = (0.0,) * 3 if prefix_bias is None else prefix_bias[..., None, None].unbind(1)
+    total[:, : q.num_prefix, k.num_prefix :] = to_patch
+    total[:, q.num_prefix :, : k.num_prefix] = to_prefix
+    total[:, : q.num_prefix, : k.num_prefix] = between
+    return total
+
+
+def grid_bias(terms: PositionTerms) -> Tensor | None:
+    """The biases per axis and per offset over pairs of grid tokens, (H or 1, Pq, Pk); None if there are none."""
+    total: Tensor | None = None
+    for table in terms.offset_bias:
+        added = spread(table, *_grids(terms))
+        total = added if total is None else total + added
+    if terms.axis_bias:
+        q, k = _grids(terms)
+        grid_sum = sum(expand_axis(part.bias, part.axis, q, k) for part in terms.axis_bias)
+        assert isinstance(grid_sum, Tensor)
+        added = grid_sum.reshape(grid_sum.shape[0], q.num_patches, k.num_patches)
+        total = added if total is None else total + added
+    return total
+
+
+def with_prefix(values: Tensor, q: TokenGrid, k: TokenGrid, prefix_bias: Tensor) -> Tensor:
+    """Add the rows and columns of the prefix tokens: (..., H or 1, Pq, Pk) -> (..., H, Nq, Nk).
+
+    Args:
+        prefix_bias: (H or 1, 3), for prefix->patch, patch->prefix, prefix->prefix.
+    """
+    heads = max(values.shape[-3], prefix_bias.shape[0])
+    values = values.expand(*values.shape[:-3], heads, -1, -1)
+    lead = values.shape[:-2]
+    to_patch, to_prefix, between = prefix_bias.to(values.dtype)[..., None, None].unbind(1)  # (H, 1, 1) each
+    left = to_prefix.expand(*lead, q.num_patches, k.num_prefix)
+    corner = between.expand(*lead, q.num_prefix, k.num_prefix)
+    top = torch.cat([corner, to_patch.expand(*lead, q.num_prefix, k.num_patches)], dim=-1)
+    return torch.cat([top, torch.cat([left, values], dim=-1)], dim=-2)
+
+
+def settled(terms: PositionTerms, largest: int) -> PositionTerms:
+    """Spread the tables over offsets into one ``bias`` now, for terms that several layers use.
+
+    Args:
+        largest: leave them as they are where the bias would have more entries, or sizes are symbols.
+    """
+    if not terms.offset_bias:
+        return terms
+    q, k = _grids(terms)
+    heads = max(table.shape[0] for table in terms.offset_bias)
+    sizes = (heads, q.num_tokens, k.num_tokens)
+    if not all(type(size) is int for size in sizes) or prod(sizes) > largest:
+        return terms
+    return terms._replace(bias=dense_bias(terms._replace(axis_bias=())), offset_bias=(), prefix_bias=None)
+
+
+def dense_index(terms: PositionTerms, part: RelativeVectors) -> Tensor:
+    """The relation of every pair, int64 (Nq, Nk) or (B, Nq, Nk); -1 is the zero vector."""
+    if part.axis is None:
+        return part.index
+    q, k = _grids(terms)
+    full = expand_axis(part.index, part.axis, q, k).reshape(q.num_patches, k.num_patches)
+    return pad_prefix(full, q, k, value=-1)
+
+
+def pad_prefix(values: Tensor, q: TokenGrid, k: TokenGrid, *, value: float = 0) -> Tensor:
+    """Grid pairs (..., Pq, Pk) -> all pairs (..., Nq, Nk), with ``value`` wherever a prefix token takes part."""
+    if q.num_prefix == 0 and k.num_prefix == 0:
+        return values
+    return torch.nn.functional.pad(values, (k.num_prefix, 0, q.num_prefix, 0), value=value)
+
+
+def combine(a: PositionTerms, b: PositionTerms) -> PositionTerms:
+    """Use two encodings at once: biases add, visibilities intersect, relative vectors are joined.
+
+    Raises:
+        ValueError: both rotate, both change the softmax scale, or they were made for different grids.
+    """
+    if a is NOTHING or b is NOTHING:
+        return b if a is NOTHING else a
+    if a.rotate_q is not None and b.rotate_q is not None:
+        raise ValueError("two rotary encodings cannot be combined: each would rotate the other's result")
+    if a.scale != 1.0 and b.scale != 1.0:
+        raise ValueError(f"two encodings set the softmax scale (factors {a.scale} and {b.scale})")
+    if a.grids is not None and b.grids is not None and a.grids != b.grids:
+        raise ValueError(f"terms of different grids cannot be combined: {a.grids} and {b.grids}")
+    return PositionTerms(
+        rotate_q=a.rotate_q if a.rotate_q is not None else b.rotate_q,
+        rotate_k=a.rotate_k if a.rotate_k is not None else b.rotate_k,
+        bias=_sum(a.bias, b.bias),
+        axis_bias=a.axis_bias + b.axis_bias,
+        offset_bias=a.offset_bias + b.offset_bias,
+        prefix_bias=_sum(a.prefix_bias, b.prefix_bias),
+        visible=a.visible if b.visible is None else b.visible if a.visible is None else a.visible & b.visible,
+        on_query=a.on_query + b.on_query,
+        on_key=a.on_key + b.on_key,
+        on_value=a.on_value + b.on_value,
+        scale=a.scale * b.scale,
+        grids=a.grids if a.grids is not None else b.grids,
+    )
+
+
+def _sum(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    return b if a is None else a if b is None else a + b
+
+
+def _grids(terms: PositionTerms) -> tuple[TokenGrid, TokenGrid]:
+    if terms.grids is None:
+        raise ValueError("these terms have per-axis parts and no grids: set PositionTerms.grids")
+    return terms.grids
+
+
+def _take_rotation(rotation: tuple[Tensor, Tensor] | None, keep: Tensor) -> tuple[Tensor, Tensor] | None:
+    if rotation is None:
+        return None
+    cos, sin = rotation  # (N, F) or (H, N, F) -> (B, 1 or H, M, F)
+    if cos.ndim == 2:
+        return cos[keep][:, None], sin[keep][:, None]
+    return rearrange(cos[:, keep], "h b m f -> b h m f"), rearrange(sin[:, keep], "h b m f -> b h m f")
+
+
+def _take_pairs(values: Tensor | None, keep: Tensor) -> Tensor | None:
+    """(Nq, Nk), (H, Nq, Nk) or (B, H, Nq, Nk) -> (B, H or 1, M, M)."""
+    if values is None:
+        return None
+    if values.ndim == 2:
+        values = values[None]
+    if values.ndim == 3:
+        values = values[None]
+    batch, num_tokens = keep.shape
+    values = values.expand(batch, *values.shape[1:])
+    rows = keep[:, None, :, None].expand(batch, values.shape[1], num_tokens, values.shape[3])
+    columns = keep[:, None, None, :].expand(batch, values.shape[1], num_tokens, num_tokens)
+    return values.gather(2, rows).gather(3, columns)
+
+
+def _take_vectors(terms: PositionTerms, part: RelativeVectors, keep: Tensor) -> RelativeVectors:
+    index = _take_pairs(dense_index(terms, part), keep)
+    assert index is not None
+    return RelativeVectors(part.table, index[:, 0])

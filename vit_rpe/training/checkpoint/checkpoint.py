@@ -1,0 +1,159 @@
+"""Checkpoints: ``model.safetensors`` beside a ``config.json`` that says how to build the model and feed it.
+
+Loading runs no code from the files: weights are safetensors, the rest is JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import timm
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+import vit_rpe  # noqa: F401  (registers the models with timm)
+from vit_rpe.data import Preprocessing, TextTreatment, read_treatment
+from vit_rpe.training.checkpoint.files import newest
+
+__all__ = [
+    "CheckpointInfo",
+    "LoadedCheckpoint",
+    "find_checkpoint",
+    "load_checkpoint",
+    "read_info",
+    "read_weights",
+    "save_checkpoint",
+]
+
+
+@dataclass
+class CheckpointInfo:
+    """What ``config.json`` holds.
+
+    ``model_name`` and ``model_args`` rebuild the model through ``timm.create_model`` (``num_classes``, ``in_chans`` and
+    ``img_size`` included); ``class_names`` has one name per output; ``preprocessing`` is ``Preprocessing.to_dict()``;
+    ``grid`` is the token grid the weights were made for (``None`` if the model has no such notion); ``data``
+    the data options; ``results`` the metrics after ``epoch`` epochs (and ``step`` updates of the next).
+    """
+
+    model_name: str
+    model_args: dict[str, Any]
+    class_names: list[str]
+    preprocessing: dict[str, Any]
+    grid: list[int] | None = None
+    data: dict[str, Any] = field(default_factory=dict)
+    epoch: int = 0
+    step: int = 0
+    results: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class LoadedCheckpoint:
+    """A model in eval mode, what it was built from, the treatment of its inputs (images at its size, or text), and the
+    folder."""
+
+    model: nn.Module
+    info: CheckpointInfo
+    treatment: Preprocessing | TextTreatment
+    folder: Path
+
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """The treatment of images.
+
+        Raises:
+            ValueError: the model takes text.
+        """
+        if isinstance(self.treatment, TextTreatment):
+            raise ValueError(f"the model in {self.folder} takes text, not images")
+        return self.treatment
+
+    @property
+    def class_names(self) -> list[str]:
+        """One name per output."""
+        return self.info.class_names
+
+
+def save_checkpoint(folder: Path, weights: dict[str, Tensor], info: CheckpointInfo) -> None:
+    """Write the two files into an existing folder; tensors that share memory are written apart."""
+    save_file(
+        {name: value.detach().cpu().contiguous().clone() for name, value in weights.items()},
+        folder / "model.safetensors",
+        metadata={"format": "pt"},
+    )
+    (folder / "config.json").write_text(json.dumps(asdict(info), indent=2) + "\n")
+
+
+def find_checkpoint(path: str | Path) -> Path:
+    """The folder with the two files: ``path`` itself, its ``best/`` or ``last/``, or the one a file lies in.
+
+    Raises:
+        ValueError: there is no checkpoint.
+    """
+    path = Path(path)
+    places = [path.parent] if path.is_file() else [path, path / "best", path / "last"]
+    for place in places:
+        folder = newest(place)
+        if folder is not None and (folder / "model.safetensors").is_file():
+            return folder
+    looked = ", ".join(str(place / "model.safetensors") for place in places)
+    raise ValueError(f"no checkpoint at {path}: looked for {looked}")
+
+
+def read_info(folder: Path) -> CheckpointInfo:
+    """Read ``config.json``.
+
+    Raises:
+        ValueError: the file is missing or is not of this kind.
+    """
+    try:
+        return CheckpointInfo(**json.loads((folder / "config.json").read_text()))
+    except (OSError, TypeError, ValueError) as error:
+        raise ValueError(f"{folder / 'config.json'} does not describe a checkpoint: {error}") from error
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """Read ``model.safetensors``.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    try:
+        return load_file(folder / "model.safetensors")
+    except (OSError, SafetensorError) as error:
+        raise ValueError(f"cannot read {folder / 'model.safetensors'}: {error}") from error
+
+
+def load_checkpoint(path: str | Path, *, img_size: int | tuple[int, int] | None = None) -> LoadedCheckpoint:
+    """Build the model of a checkpoint and load its weights.
+
+    Args:
+        path: a run folder (``best/`` is taken, else ``last/``), a checkpoint folder, or a file in one.
+        img_size: image side or (height, width) in pixels; the weights are loaded at their own size first and then
+            resampled by the model. ``None`` keeps their own size.
+
+    Raises:
+        ValueError: no checkpoint there, a damaged one, weights that do not fit, or a size the model refuses.
+    """
+    folder = find_checkpoint(path)
+    info = read_info(folder)
+    try:
+        treatment = read_treatment(info.preprocessing)
+        model = timm.create_model(info.model_name, **info.model_args)
+    except TypeError as error:  # options that are missing, unknown or no options at all
+        raise ValueError(f"{folder / 'config.json'} does not describe a checkpoint: {error}") from error
+    try:
+        model.load_state_dict(read_weights(folder))
+    except RuntimeError as error:
+        raise ValueError(f"weights in {folder} do not fit {info.model_name}: {error}") from error
+    if img_size is not None:
+        if isinstance(treatment, TextTreatment):
+            raise ValueError(f"img_size={img_size}, but the model in {folder} takes text")
+        size = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
+        model.set_input_size(img_size=size)  # type: ignore[operator]
+        treatment = read_treatment({**info.preprocessing, "img_size": size})
+    return LoadedCheckpoint(model.eval(), info, treatment, folder)

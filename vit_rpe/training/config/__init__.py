@@ -1,0 +1,1 @@
+"""The config of a run: its fields, its files, its options."""

@@ -1,0 +1,54 @@
+"""Checks of a config's values that types cannot express."""
+
+from __future__ import annotations
+
+import timm.optim
+
+from vit_rpe.checks import unknown_name
+from vit_rpe.training.config.schema import RunConfig, TrainConfig
+
+__all__ = ["SCHEDULES", "TRACKERS", "check_config"]
+
+SCHEDULES = ("constant", "cosine", "multistep", "none", "poly", "rsqrt", "step", "tanh", "wsd")
+TRACKERS = ("tensorboard", "trackio", "wandb")
+
+
+def _at_least(key: str, value: float | None, smallest: float, *, strict: bool = False) -> None:
+    if value is not None and (value < smallest or (strict and value == smallest)):
+        relation = "more than" if strict else "at least"
+        raise ValueError(f"{key} must be {relation} {smallest:g}, got {value}")
+
+
+def _within(key: str, value: float | None, low: float, high: float) -> None:
+    if value is not None and not low <= value <= high:
+        raise ValueError(f"{key} must lie between {low:g} and {high:g}, got {value}")
+
+
+def _check_train(train: TrainConfig) -> None:
+    for name in ("epochs", "accumulate", "keep", "log_every", "checkpoint_every_steps"):
+        _at_least(f"train.{name}", getattr(train, name), 1)
+    for name in ("weight_decay", "warmup_epochs", "warmup_lr", "min_lr"):
+        _at_least(f"train.{name}", getattr(train, name), 0)
+    for name in ("lr", "clip_grad", "layer_decay"):
+        _at_least(f"train.{name}", getattr(train, name), 0, strict=True)
+    for name in ("label_smoothing", "ema_decay", "layer_decay", "momentum"):
+        _within(f"train.{name}", getattr(train, name), 0, 1)
+    _within("train.distill.weight", train.distill.weight, 0, 1)
+    _at_least("train.distill.temperature", train.distill.temperature, 0, strict=True)
+    optimizers = [str(name) for name in timm.optim.list_optimizers()]
+    if train.optimizer.lower() not in optimizers:
+        raise unknown_name("train.optimizer", train.optimizer, optimizers)
+    if train.schedule not in SCHEDULES:
+        raise unknown_name("train.schedule", train.schedule, SCHEDULES)
+
+
+def check_config(config: RunConfig) -> None:
+    """Check values and names; the model's own options are checked when it is built.
+
+    Raises:
+        ValueError: names the key, the value given and what was expected.
+    """
+    _check_train(config.train)
+    for tracker in config.trackers:
+        if tracker not in TRACKERS:
+            raise unknown_name("trackers", tracker, TRACKERS)

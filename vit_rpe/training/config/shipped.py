@@ -1,0 +1,43 @@
+"""The configs that come with the package, found by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import vit_rpe
+from vit_rpe.checks import unknown_name
+
+__all__ = ["DEFAULT_CONFIG", "config_folder", "find_config", "list_configs"]
+
+DEFAULT_CONFIG = "digits/vit_nano_bias"
+
+
+def config_folder() -> Path:
+    """Where the shipped configs lie: inside the installed package, or beside it in a source checkout."""
+    package = Path(vit_rpe.__file__).parent
+    inside = package / "configs"
+    return inside if inside.is_dir() else package.parent / "configs"
+
+
+def list_configs(*, studies: bool = False) -> list[str]:
+    """Names of the shipped training configs, for example ``digits/vit_nano_bias``, or of the studies."""
+    folder = config_folder()
+    names = (path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
+    return sorted(name for name in names if name.startswith("study/") == studies)
+
+
+def find_config(name: str, *, study: bool = False) -> Path:
+    """The file of a config (or study) given by path or by shipped name.
+
+    Raises:
+        ValueError: there is no such file and none of that name is shipped.
+    """
+    path = Path(name)
+    if path.is_file():
+        return path
+    shipped = name.removeprefix("configs/").removesuffix(".yaml")
+    known = list_configs(studies=study)
+    if shipped in known:
+        return config_folder() / f"{shipped}.yaml"
+    kind = "study" if study else "config"
+    raise unknown_name(f"{kind} (no such file, no shipped {kind} of that name)", shipped, known)

@@ -1,0 +1,185 @@
+"""What the explorer's page needs to compute any map itself: rounded q and k, and the terms.
+
+Maps of all layers and images would not fit (72 heads of 197 x 197, four images, three kinds of map); q and k are an
+order smaller, and content and position come apart at no cost. ``attention.js`` is the other half: it applies the same
+terms as :func:`vit_rpe.attention_weights`.
+
+Legend: B images, H heads, N tokens with prefix, P prefix tokens, D head width, R relations, h and w grid rows, columns.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vit_rpe.position.geometry import TokenGrid, offsets
+from vit_rpe.position.masks import intersect
+from vit_rpe.position.terms import PositionTerms, RelativeVectors, dense_bias, dense_index
+from vit_rpe.viz.explorer.packing import Description, Packer
+from vit_rpe.viz.recording.maps import by_offset
+from vit_rpe.viz.recording.pieces import Pieces
+from vit_rpe.viz.recording.record import Recording
+from vit_rpe.viz.recording.rotation import rotation_frequencies
+
+
+def pack_terms(packer: Packer, seen: Recording, layer: int) -> dict[str, Any]:
+    """What a layer has in common for all images.
+
+    Raises:
+        ValueError: its terms differ between images (a mask per image).
+    """
+    grid, _ = seen.grids(layer)
+    pieces = seen.pieces(layer)
+    visible = intersect(pieces.terms.visible, pieces.masks)
+    bias = dense_bias(pieces.terms)
+    if visible is not None:
+        zero = torch.zeros((), device=visible.device)
+        bias = (zero if bias is None else bias).where(visible, float("-inf"))
+    return {
+        "scale": pieces.scale * pieces.terms.scale,
+        "clip": pieces.logit_clip,
+        "rotation": _pack_rotation(packer, pieces, grid),
+        "bias": None if bias is None else _pack_pairs(packer, bias, grid),
+        "masks": None if pieces.masks is None else _pack_pairs(packer, _as_logits(pieces.masks), grid),
+        "onQuery": [_pack_vectors(packer, pieces, part) for part in pieces.terms.on_query],
+        "onKey": [_pack_vectors(packer, pieces, part) for part in pieces.terms.on_key],
+        "picture": packer.add_rounded(by_offset(seen.bias(layer), grid, grid).float().cpu().numpy()),
+    }
+
+
+class Rounded(NamedTuple):
+    """Tokens as their mean plus whole numbers times a step per head and token.
+
+    Attributes:
+        mean: (B, H, D) float32.
+        whole: (B, H, N, D) float64, whole numbers.
+        steps: (B, H, N) float64, whole numbers 1..65535, times ``unit`` (B,).
+    """
+
+    mean: Tensor
+    whole: Tensor
+    steps: Tensor
+    unit: Tensor
+
+    def values(self) -> Tensor:
+        """The numbers that come back, (B, H, N, D) float32."""
+        return (self.mean[:, :, None] + self.whole * (self.steps * self.unit[:, None, None])[..., None]).float()
+
+
+def round_tokens(tokens: Tensor, mean: Tensor, bits: int) -> Rounded:
+    """Round q or k of all images.
+
+    Args:
+        tokens: (B, H, N, D).
+        mean: (B, H, D), what the tokens scatter around.
+        bits: 2 to 16 per number.
+    """
+    mean = mean.float()
+    rest = tokens.double() - mean[:, :, None]
+    top = 2 ** (bits - 1) - 1
+    peak = rest.abs().amax(dim=-1)
+    unit = peak.amax(dim=(1, 2)).clamp_min(1e-30) / (65535 * top)
+    steps = (peak / (top * unit[:, None, None])).ceil().clamp(1, 65535)
+    whole = (rest / (steps * unit[:, None, None])[..., None]).round().clamp(-top, top)
+    return Rounded(mean, whole, steps, unit)
+
+
+def pack_tokens(packer: Packer, rounded: Rounded, image: int, *, bits: int) -> dict[str, Description]:
+    """The rounded tokens of one image."""
+    mean, whole, steps = (part[image].cpu().numpy() for part in rounded[:3])
+    return {
+        "mean": packer.add(mean),
+        "values": packer.add(whole.astype(np.int8 if bits <= 8 else np.int16)),
+        "steps": {**packer.add(steps.astype(np.uint16)), "scale": float(rounded.unit[image])},
+    }
+
+
+def rounded_terms(terms: PositionTerms) -> PositionTerms:
+    """The terms as they come back from the page, whose tables have 16 bits."""
+    bias = dense_bias(terms)
+    return terms._replace(
+        bias=None if bias is None else _through_16_bits(bias),
+        axis_bias=(),
+        offset_bias=(),
+        prefix_bias=None,
+        on_query=tuple(part._replace(table=_through_16_bits(part.table)) for part in terms.on_query),
+        on_key=tuple(part._replace(table=_through_16_bits(part.table)) for part in terms.on_key),
+    )
+
+
+def _through_16_bits(values: Tensor) -> Tensor:
+    """What :meth:`Packer.add_rounded` keeps of finite values."""
+    step = values.abs().max().double().clamp_min(1e-30) / 32766
+    return ((values / step).round() * step).to(values.dtype)
+
+
+def _pack_rotation(packer: Packer, pieces: Pieces, grid: TokenGrid) -> dict[str, Any] | None:
+    """Frequencies where the angle is linear in the position, else the whole cos and sin."""
+    rotation = pieces.terms.rotate_q
+    if rotation is None:
+        return None
+    cos, sin = (part if part.ndim == 3 else part[None] for part in rotation)
+    start = torch.atan2(sin, cos)[:, grid.num_prefix]
+    steps = rotation_frequencies(rotation, grid)
+    places = grid.positions(cos.device) - torch.tensor(grid.origin, device=cos.device)
+    places = torch.div(places, torch.tensor(grid.steps, device=cos.device), rounding_mode="floor")
+    angles = start[:, None] + places.to(steps.dtype) @ steps
+    close = all(
+        torch.allclose(made, given[:, grid.num_prefix :], atol=1e-4)
+        for made, given in ((angles.cos(), cos), (angles.sin(), sin))
+    )
+    still = bool((cos[:, : grid.num_prefix] == 1).all())
+    if close and still:
+        return {"start": packer.add(start.float().cpu().numpy()), "steps": packer.add(steps.float().cpu().numpy())}
+    return {"cos": packer.add(cos.float().cpu().numpy()), "sin": packer.add(sin.float().cpu().numpy())}
+
+
+def _pack_vectors(packer: Packer, pieces: Pieces, part: RelativeVectors) -> dict[str, Description]:
+    """Relative vectors: table (H or 1, R, D) and the relation of every pair (N, N), -1 for none."""
+    index = dense_index(pieces.terms, part)
+    if index.ndim != 2:
+        raise ValueError("the explorer needs the same terms for all images, got relative vectors per image")
+    return {
+        "table": packer.add_rounded(part.table.detach().float().cpu().numpy()),
+        "index": packer.add(index.to(torch.int16).cpu().numpy()),
+    }
+
+
+def _pack_pairs(packer: Packer, values: Tensor, grid: TokenGrid) -> dict[str, Description]:
+    """Logits of all pairs (..., H or 1, N, N): by relation where pairs of one offset agree, else pair by pair."""
+    values = values.detach().float().reshape((1,) * (4 - values.ndim) + values.shape)
+    if len(values) > 1 and not bool((values == values[:1]).all()):
+        raise ValueError("the explorer needs the same terms for all images, got a bias or mask per image")
+    values = values[0].expand(-1, grid.num_tokens, grid.num_tokens).cpu()
+    index = _relations(grid)
+    flat, pairs = values.flatten(1), index.flatten()
+    relations = int(pairs.max()) + 1
+    table = flat.new_zeros(flat.shape[0], relations).index_copy(1, pairs, flat)
+    if relations <= 65536 and torch.allclose(table[:, pairs], flat, rtol=1e-5, atol=1e-5):
+        return {"table": packer.add_rounded(table.numpy()), "index": packer.add(index.numpy().astype(np.uint16))}
+    return {"table": packer.add_rounded(flat.numpy())}
+
+
+def _relations(grid: TokenGrid) -> Tensor:
+    """A number for the relation of every pair, int64 (N, N): the offset, and one for each pair with a prefix token."""
+    spans = [2 * size - 1 for size in grid.size]
+    shifted = offsets(grid, grid) + torch.tensor([size - 1 for size in grid.size])
+    index = torch.zeros(grid.num_patches, grid.num_patches, dtype=torch.int64)
+    for axis, span in enumerate(spans):
+        index = index * span + shifted[..., axis]
+    count = torch.Size(spans).numel()
+    tokens, prefix = grid.num_tokens, grid.num_prefix
+    whole = torch.empty(tokens, tokens, dtype=torch.int64)
+    whole[:prefix] = count + torch.arange(prefix * tokens).reshape(prefix, tokens)
+    whole[prefix:, :prefix] = (
+        count + prefix * tokens + torch.arange((tokens - prefix) * prefix).reshape(tokens - prefix, prefix)
+    )
+    whole[prefix:, prefix:] = index
+    return whole
+
+
+def _as_logits(visible: Tensor) -> Tensor:
+    return torch.zeros(visible.shape).masked_fill(~visible.cpu(), float("-inf"))

@@ -1,0 +1,1 @@
+"""Pictures of attention and position, one kind a file."""

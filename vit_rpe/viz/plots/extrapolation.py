@@ -1,0 +1,53 @@
+"""Results beyond the length, size or place a model was trained at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from vit_rpe.viz.plots.canvas import new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_ACROSS = {
+    "length": "context length over the trained length",
+    "size": "image side over the trained side",
+    "shift": "shift of the image, share of its side",
+}
+_UP = {"bits_per_character": "bits per character (lower is better)", "accuracy": "accuracy (%)"}
+
+
+def plot_extrapolation(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """One panel for each thing that was changed, one curve for each model.
+
+    Args:
+        rows: mappings with ``label`` (of the curve), ``changed`` (length, size or shift), ``factor``, ``measure``
+            (bits_per_character or accuracy, 0..1) and ``result``.
+
+    Raises:
+        ValueError: no rows.
+    """
+    if not rows:
+        raise ValueError("nothing to draw: no result of any model")
+    changes = [name for name in _ACROSS if any(row["changed"] == name for row in rows)]
+    labels = list(dict.fromkeys(row["label"] for row in rows))
+    figure = new_figure(1.5 + 5.2 * len(changes), 4.2)
+    panels = figure.subplots(1, len(changes), squeeze=False)[0]
+    for panel, changed in zip(panels, changes, strict=True):
+        here = [row for row in rows if row["changed"] == changed]
+        scale = 100 if here[0]["measure"] == "accuracy" else 1
+        for number, label in enumerate(labels):
+            points = sorted((row["factor"], scale * row["result"]) for row in here if row["label"] == label)
+            style = {"color": f"C{number % 10}", "linestyle": "-" if number < 10 else "--"}
+            panel.plot(*zip(*points, strict=True), marker="o", markersize=4, label=label, **style)
+        if changed != "shift":
+            factors = sorted({row["factor"] for row in here})
+            panel.set_xscale("log", base=2)
+            panel.set_xticks(factors, [f"{factor:g}x" for factor in factors])
+            panel.axvline(1, color="0.6", linewidth=1, linestyle=":")
+        panel.set_xlabel(_ACROSS[changed])
+        panel.set_ylabel(_UP[here[0]["measure"]])
+        panel.grid(alpha=0.3)
+    panels[-1].legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    return figure

@@ -1,0 +1,99 @@
+"""Pictures over all layers at once: rollout, attention distance, and content against position."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from vit_rpe.viz.plots.canvas import HEADS, colour_scale, new_figure, whole_numbers
+from vit_rpe.viz.plots.overlay import image_grid, marked_patch, plot_overlays, query_text
+from vit_rpe.viz.recording.maps import mean_distance, rollout
+from vit_rpe.viz.recording.query import Query, pick_query
+from vit_rpe.viz.recording.record import Recording
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def plot_rollout(
+    seen: Recording, pixels: Tensor, *, query: Query = "mean", names: Sequence[str] | None = None
+) -> Figure:
+    """Attention rollout through all layers over each image; see :func:`vit_rpe.viz.rollout`.
+
+    Args:
+        pixels: (B, C, height, width) in 0..1.
+        query: whose rollout.
+        names: of the images.
+    """
+    grid = image_grid(seen, -1)
+    joint = rollout(seen.attention(layer) for layer in range(len(seen)))
+    picked = pick_query(joint[:, None], query, grid, has_class_token=seen.has_class_token)[:, 0, grid.num_prefix :]
+    labels = [str(index) for index in range(len(pixels))] if names is None else list(names)
+    rows = [[("image", None), ("rollout", picked[index])] for index in range(len(pixels))]
+    title = f"rollout of {query_text(query)}"
+    return plot_overlays(pixels, rows, grid, row_labels=labels, title=title, marked=marked_patch(seen, query, grid))
+
+
+def plot_distance(seen: Recording, *, layers: Sequence[int] | None = None) -> Figure:
+    """Mean attention distance of every head over the layers, averaged over the recorded images, in tokens."""
+    numbers = list(range(len(seen)) if layers is None else layers)
+    found = []
+    for layer in numbers:
+        found.append(mean_distance(seen.attention(layer), *seen.grids(layer)).mean(dim=0).cpu())
+    places = [layer % len(seen) for layer in numbers]
+    last = max(map(len, found)) - 1
+    figure = new_figure(max(5, 0.45 * len(numbers) + 2.5), 3.4)
+    panel = figure.subplots()
+    for place, distance in zip(places, found, strict=True):
+        heads = range(len(distance))
+        panel.scatter([place] * len(distance), distance, s=22, alpha=0.75, c=heads, cmap=HEADS, vmin=0, vmax=last)
+    panel.plot(places, [float(distance.mean()) for distance in found], color="0.4", linewidth=1, label="mean of heads")
+    panel.set_xlim(min(places) - 0.5, max(places) + 0.5)
+    whole_numbers(panel.xaxis)
+    panel.set_xlabel("layer")
+    panel.set_ylabel("mean attention distance (tokens)")
+    panel.set_ylim(0, 1.1 * max(float(distance.max()) for distance in found) or 1)
+    panel.grid(alpha=0.3)
+    panel.legend(fontsize=8, loc="lower right")
+    if last > 0:
+        whole_numbers(figure.colorbar(colour_scale(HEADS, last), ax=panel, label="head").long_axis)
+    panel.set_title("how far each head looks (one dot per head)", fontsize=10)
+    return figure
+
+
+def plot_split(
+    seen: Recording,
+    pixels: Tensor,
+    *,
+    image: int = 0,
+    layer: int = -1,
+    heads: Sequence[int] | None = None,
+    query: Query = "mean",
+) -> Figure:
+    """One layer's attention, the same with position removed, and position alone; the image, then one column per head.
+
+    Position alone is the map where every token carries the mean content of the image.
+
+    Args:
+        pixels: (B, C, height, width) in 0..1.
+        image: which of the images.
+        layer: number of the layer.
+        heads: which; default all.
+        query: whose attention.
+    """
+    grid = image_grid(seen, layer)
+    rows = []
+    for maps in (seen.attention, seen.content, seen.position):
+        weights = maps(layer, query=query)[image, :, grid.num_prefix :]
+        chosen = range(weights.shape[0]) if heads is None else heads
+        rows.append([("image", None)] + [(f"head {head}", weights[seen.head(layer, head)]) for head in chosen])
+    return plot_overlays(
+        pixels[image : image + 1].expand(3, -1, -1, -1),
+        rows,
+        grid,
+        row_labels=["attention", "content only", "position only"],
+        title=f"layer {layer % len(seen)}: content and position, {query_text(query)}",
+        marked=marked_patch(seen, query, grid),
+    )

@@ -1,0 +1,1 @@
+"""Watching the attention of a model, and the maps computed from it."""

@@ -1,0 +1,41 @@
+"""Record a model together with the gradient of one class score, for gradient-weighted maps.
+
+The forward pass is the usual, fused one. Gradients are taken at the outputs of the attention layers; how they reach the
+weights of one map is worked out afterwards, layer by layer, in :meth:`Recording.gradient_weighted`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from vit_rpe.viz.recording.record import Device, Recording, record
+
+
+def record_class(
+    model: nn.Module, x: Tensor, target: int | Tensor | None = None, *, device: Device = None
+) -> Recording:
+    """Run ``model`` on ``x`` and record it with the gradients of the target's score.
+
+    Args:
+        model: a classifier in eval mode.
+        x: (B, ...) its input.
+        target: a class, or one per image (B,); None takes the class with the highest score.
+        device: where maps are computed later; default: where the model is.
+
+    Raises:
+        ValueError: outputs that are not (B, classes), or a class that does not exist.
+    """
+    with torch.enable_grad(), record(model, device=device, keep_outputs=True) as seen:
+        scores = model(x.detach().requires_grad_() if x.is_floating_point() else x)
+        if scores.ndim != 2:
+            raise ValueError(f"a class needs a classifier's (batch, classes) output, got {tuple(scores.shape)}")
+        chosen = scores.argmax(dim=1) if target is None else torch.as_tensor(target, device=scores.device)
+        if bool(((chosen < 0) | (chosen >= scores.shape[1])).any()):
+            raise ValueError(f"class {target} does not exist: the model has {scores.shape[1]} classes")
+        score = scores.gather(1, chosen.expand(len(scores))[:, None]).sum()
+        gradients = torch.autograd.grad(score, [seen.outputs[name] for name in seen.names], allow_unused=True)
+    for name, gradient in zip(seen.names, gradients, strict=True):
+        seen.gradients[name] = torch.zeros_like(seen.outputs[name]) if gradient is None else gradient
+    seen.outputs.clear()
+    return seen

@@ -1,0 +1,95 @@
+"""Tensors computed from attention maps: rollout, distance, and values by offset.
+
+Legend: B batch, H heads, N/Nq/Nk tokens with prefix, n axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from vit_rpe.position.geometry import TokenGrid, offsets
+
+
+def rollout(maps: Iterable[Tensor], *, residual: float = 0.5) -> Tensor:
+    """Attention rollout: how much of every input token arrives at every output token.
+
+    Quantifying Attention Flow in Transformers, arXiv 2005.00928: the product over layers of the mean over heads,
+    mixed with the identity for the residual connection.
+
+    Args:
+        maps: one (B, H, N, N) per layer, first layer first; may be a generator, so that one is alive at a time.
+        residual: share of the identity.
+
+    Returns:
+        (B, N, N), rows sum to 1.
+
+    Raises:
+        ValueError: no map, or maps between different tokens.
+    """
+    joint: Tensor | None = None
+    for weights in maps:
+        if weights.shape[-1] != weights.shape[-2] or (joint is not None and joint.shape[-1] != weights.shape[-1]):
+            raise ValueError(f"rollout needs self-attention over the same tokens, got a map {tuple(weights.shape)}")
+        eye = torch.eye(weights.shape[-1], dtype=weights.dtype, device=weights.device)
+        mixed = (1 - residual) * weights.mean(dim=1) + residual * eye
+        mixed = mixed / mixed.sum(dim=-1, keepdim=True)
+        joint = mixed if joint is None else mixed @ joint
+    if joint is None:
+        raise ValueError("rollout needs at least one map")
+    return joint
+
+
+def mean_distance(weights: Tensor, q: TokenGrid, k: TokenGrid) -> Tensor:
+    """Mean attention distance: the distance between query and key in tokens, weighted by attention.
+
+    An Image is Worth 16x16 Words, arXiv 2010.11929, figure 7 (there in pixels). Grid tokens only: attention to prefix
+    tokens is left out and the rest renormalised; queries that see no grid token do not count.
+
+    Args:
+        weights: (B, H, Nq, Nk).
+
+    Returns:
+        (B, H).
+    """
+    weights = weights[:, :, q.num_prefix :, k.num_prefix :]
+    distance = offsets(q, k, weights.device).to(weights.dtype).norm(dim=-1)
+    total = weights.sum(dim=-1)
+    each = (weights * distance).sum(dim=-1) / total.clamp_min(torch.finfo(total.dtype).tiny)
+    return each.sum(dim=-1) / (total > 0).sum(dim=-1).clamp_min(1)
+
+
+def by_offset(values: Tensor, q: TokenGrid, k: TokenGrid) -> Tensor:
+    """Values of pairs by **key minus query**: what a query in the centre of the picture has around it.
+
+    Args:
+        values: (H, Nq, Nk); prefix pairs are left out, and so are pairs that are not finite.
+
+    Returns:
+        (H, S_1, ..., S_n), the mean over all pairs with that offset, NaN where there is none. With equal grids of
+        size s an axis has 2 s - 1 entries and the query is at s - 1; see :func:`offset_range`.
+    """
+    low, sizes = offset_range(q, k)
+    shifted = -offsets(q, k, values.device) - torch.tensor(low, device=values.device)
+    index = torch.zeros(shifted.shape[:-1], dtype=torch.int64, device=values.device)
+    for axis, size in enumerate(sizes):
+        index = index * size + shifted[..., axis]
+    flat = values[:, q.num_prefix :, k.num_prefix :].flatten(1).to(torch.float64)
+    finite = flat.isfinite()
+    index = index.flatten().expand(flat.shape)
+    empty = flat.new_zeros(flat.shape[0], torch.Size(sizes).numel())
+    total = empty.scatter_add(1, index, flat.masked_fill(~finite, 0.0))
+    count = empty.scatter_add(1, index, finite.to(flat.dtype))
+    return (total / count).reshape(-1, *sizes).to(values.dtype)
+
+
+def offset_range(q: TokenGrid, k: TokenGrid) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The lowest key minus query per axis, and how many there are from it to the highest."""
+    low, sizes = [], []
+    for axis in range(q.ndim):
+        queries, keys = q.axis_positions(axis), k.axis_positions(axis)
+        low.append(int(keys[0] - queries[-1]))
+        sizes.append(int(keys[-1] - queries[0]) - low[-1] + 1)
+    return tuple(low), tuple(sizes)

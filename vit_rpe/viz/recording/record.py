@@ -1,0 +1,290 @@
+"""Watch the attention of a model: ``with record(model) as seen: model(x)``, then ``seen.attention(3)``.
+
+While the model runs, only the *inputs* of its attention layers are kept, by forward pre-hooks; fused kernels stay on.
+Maps are computed afterwards, one layer at a time, from the weights the model has then. A layer that runs twice keeps
+its last input, so a second call of the model replaces the first.
+
+Legend: B batch, H heads, Nq/Nk query/key tokens with prefix, C channels.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from timm.layers import AttentionPoolLatent, PatchEmbed
+from torch import Tensor, nn
+
+from vit_rpe.layers import RelativeMultiheadAttention
+from vit_rpe.layers.kv_cache import LayerCache
+from vit_rpe.position.geometry import TokenGrid
+from vit_rpe.viz.recording.fused import fused_pieces
+from vit_rpe.viz.recording.pieces import Pieces, call_grids, relative_pieces
+from vit_rpe.viz.recording.query import Query, pick_query
+
+Device = torch.device | str | None
+
+
+class Recording:
+    """The inputs of every attention layer at its last call, and the maps recomputed from them.
+
+    Layers are numbered in the order in which they first ran; negative numbers count from the end.
+    """
+
+    def __init__(self, device: Device, has_class_token: bool) -> None:
+        self.device = device
+        self.has_class_token = has_class_token
+        self.image_grid: tuple[int, ...] | None = None
+        self.calls: dict[str, tuple[nn.Module, dict[str, Any]]] = {}
+        self.outputs: dict[str, Tensor] = {}
+        self.gradients: dict[str, Tensor] = {}
+
+    def __len__(self) -> int:
+        return len(self.calls)
+
+    @property
+    def names(self) -> list[str]:
+        """Module names of the layers, in order."""
+        return list(self.calls)
+
+    def attention(self, layer: int, head: int | None = None, query: Query | None = None) -> Tensor:
+        """The weights a layer used: after the softmax, before dropout; rows sum to 1, or 0 where nothing is visible.
+
+        Args:
+            layer: number of the layer.
+            head: one head, or all.
+            query: a token's number, a grid position such as ``(5, 9)``, ``"class"``, ``"mean"`` over grid tokens;
+                None for all.
+
+        Returns:
+            (B, H, Nq, Nk) without H for one head and without Nq for one query; detached, on the recording's device.
+
+        Raises:
+            ValueError: no such layer, head or query.
+        """
+        return self._select(self.pieces(layer).attention(), layer, head, query)
+
+    def content(self, layer: int, head: int | None = None, query: Query | None = None) -> Tensor:
+        """The map with position removed: masks and the softmax scale stay. As :meth:`attention`."""
+        return self._select(self.pieces(layer).content(), layer, head, query)
+
+    def position(self, layer: int, head: int | None = None, query: Query | None = None) -> Tensor:
+        """The map of position alone: every token carries the image's mean content. As :meth:`attention`."""
+        return self._select(self.pieces(layer, mean="image").attention(), layer, head, query)
+
+    def bias(self, layer: int, head: int | None = None) -> Tensor:
+        """What position adds to the logits where every token carries the mean content of the recorded images.
+
+        For a pure bias this is the bias, whatever the images.
+
+        Returns:
+            (H, Nq, Nk), or (Nq, Nk) for one head; -inf where a key is hidden.
+        """
+        logits = self.pieces(layer, mean="batch").position()[0]
+        return logits if head is None else logits[self.head(layer, head)]
+
+    def gradient_weighted(self, layer: int, head: int | None = None, query: Query | None = None) -> Tensor:
+        """The weights times the gradient of the class score with respect to them, where positive.
+
+        Generic Attention-model Explainability, arXiv 2103.15679, eq. 5, before its mean over heads. Needs a recording
+        made by :func:`vit_rpe.viz.record_class`. Arguments and shape as in :meth:`attention`.
+
+        Raises:
+            ValueError: no such layer, head or query, or a recording without gradients.
+        """
+        name = self._name(layer)
+        if name not in self.gradients:
+            raise ValueError("this recording has no gradients: make it with record_class(model, x, target)")
+        pieces = self.pieces(layer)
+        weights = pieces.attention()
+        with torch.enable_grad():
+            output = pieces.output(weights.requires_grad_())
+            gradient = self.gradients[name].to(output.device, output.dtype)
+            (slope,) = torch.autograd.grad(output, weights, gradient)
+        return self._select((weights.detach() * slope).clamp_min(0), layer, head, query)
+
+    @torch.no_grad()
+    def pieces(self, layer: int, *, mean: str | None = None) -> Pieces:
+        """q, k, v and terms of a layer, recomputed and detached.
+
+        Args:
+            mean: ``"image"`` replaces every token by the mean over its image's tokens, ``"batch"`` by that over all
+                recorded images (which then are one).
+
+        Raises:
+            ValueError: no such layer, or a mean over tokens that a cache holds from earlier calls.
+        """
+        module, call = self.calls[self._name(layer)]
+        if mean is not None:
+            if call.get("cache") is not None and call["cache"].length > 0:
+                raise ValueError("position alone needs all tokens in one call, not a decoding step with a cache")
+            call = {**call, **{key: _mean(call[key], mean) for key in ("x", "context") if call.get(key) is not None}}
+        if self.device is not None:
+            module, call = _on(module, self.device), {key: _moved(value, self.device) for key, value in call.items()}
+        if isinstance(module, RelativeMultiheadAttention):
+            return relative_pieces(module, call)
+        return fused_pieces(module, call)
+
+    def grids(self, layer: int) -> tuple[TokenGrid, TokenGrid]:
+        """The query and key grid of a layer; a plain sequence where it is not known (after patch dropout)."""
+        module, call = self.calls[self._name(layer)]
+        x = call["x"]
+        length, context = x.shape[1], call.get("context")
+        if isinstance(module, RelativeMultiheadAttention) and call.get("keep") is None:
+            q, k = call_grids(module, call)
+            if q is not None and k is not None:
+                return q, k
+        elif self.image_grid is not None and not isinstance(module, RelativeMultiheadAttention):
+            num_prefix = length - TokenGrid(self.image_grid).num_patches
+            if num_prefix >= 0:
+                grid = TokenGrid(self.image_grid, num_prefix=num_prefix)
+                return grid, grid
+        return TokenGrid((length,)), TokenGrid((length if context is None else context.shape[1],))
+
+    @property
+    def num_heads(self) -> int:
+        """Heads of the first layer."""
+        return self._num_heads(0)
+
+    def _num_heads(self, layer: int) -> int:
+        num_heads: Any = self.calls[self._name(layer)][0].num_heads
+        return num_heads
+
+    def _select(self, weights: Tensor, layer: int, head: int | None, query: Query | None) -> Tensor:
+        if query is not None:
+            weights = pick_query(weights, query, self.grids(layer)[0], has_class_token=self.has_class_token)
+        if head is not None:
+            weights = weights[:, self.head(layer, head)]
+        # A row must not keep the whole map alive.
+        return weights if query is None and head is None else weights.clone()
+
+    def _name(self, layer: int) -> str:
+        if not -len(self) <= layer < len(self):
+            raise ValueError(
+                f"layer {layer} does not exist: the recording has {len(self)} layers, 0 to {len(self) - 1}"
+            )
+        return self.names[layer]
+
+    def head(self, layer: int, head: int) -> int:
+        """The number of a head, checked.
+
+        Raises:
+            ValueError: the layer has no such head.
+        """
+        num_heads = self._num_heads(layer)
+        if not 0 <= head < num_heads:
+            raise ValueError(f"head {head} does not exist: the layer has {num_heads} heads, 0 to {num_heads - 1}")
+        return head
+
+
+@contextmanager
+def record(model: nn.Module, *, device: Device = None, keep_outputs: bool = False) -> Iterator[Recording]:
+    """Record what the attention layers of ``model`` are given.
+
+    What ``torch.compile`` made runs uncompiled inside the block: compiled code passes hooks by.
+
+    Args:
+        model: any model with :class:`RelativeMultiheadAttention` layers, or a timm model whose attention layers call
+            ``scaled_dot_product_attention``.
+        device: where maps are computed; default: where the model is.
+        keep_outputs: keep the layers' outputs with their graph too, for gradients with respect to the maps.
+
+    Yields:
+        The recording; it can be read after the block, when the hooks are gone.
+
+    Raises:
+        ValueError: the model has no attention layer.
+    """
+    layers = attention_layers(model)
+    if not layers:
+        raise ValueError(f"{type(model).__name__} has no attention layer that can be recorded")
+    seen = Recording(device, getattr(model, "cls_token", None) is not None)
+    handles = []
+    try:
+        for name, module in layers.items():
+            handles.append(module.register_forward_pre_hook(_keep_input(seen, name), with_kwargs=True))
+            if keep_outputs:
+                handles.append(module.register_forward_hook(_keep_output(seen, name)))
+        patch_embed = getattr(model, "patch_embed", None)
+        if isinstance(patch_embed, PatchEmbed):
+            handles.append(patch_embed.register_forward_pre_hook(_keep_grid(seen)))
+        with _uncompiled():
+            yield seen
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _uncompiled() -> AbstractContextManager[Any]:
+    if "torch._dynamo" not in sys.modules:  # then nothing is compiled, and the import would take seconds
+        return nullcontext()
+    stance: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
+    return stance
+
+
+def attention_layers(model: nn.Module) -> dict[str, nn.Module]:
+    """Attention layers by module name: ours, and those of timm with a ``fused_attn`` switch (not poolings)."""
+    return {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, RelativeMultiheadAttention)
+        or ("fused_attn" in vars(module) and not isinstance(module, AttentionPoolLatent))
+    }
+
+
+def _keep_input(seen: Recording, name: str) -> Any:
+    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        call = inspect.signature(module.forward).bind(*args, **kwargs).arguments
+        # A copy: a model may add to its stream in place after the layer has read it.
+        seen.calls[name] = (module, {key: _detached(value, seen.device) for key, value in call.items()})
+
+    return hook
+
+
+def _keep_output(seen: Recording, name: str) -> Any:
+    def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        seen.outputs[name] = output[0] if isinstance(output, tuple) else output
+
+    return hook
+
+
+def _keep_grid(seen: Recording) -> Any:
+    def hook(module: PatchEmbed, args: tuple[Any, ...]) -> None:
+        seen.image_grid = tuple(module.dynamic_feat_size(tuple(args[0].shape[-2:])))
+
+    return hook
+
+
+def _detached(value: Any, device: Device) -> Any:
+    if isinstance(value, LayerCache):  # it grows by new tensors, so the old ones can be kept
+        return copy.copy(value)
+    return value.detach().to(device, copy=True) if isinstance(value, Tensor) else value
+
+
+def _mean(x: Tensor, over: str) -> Tensor:
+    """Every token (B, N, C) replaced by the mean over tokens, (B, N, C), or over images too, (1, N, C)."""
+    mean = x.mean(dim=1, keepdim=True)
+    return (mean.mean(dim=0, keepdim=True) if over == "batch" else mean).expand(-1, x.shape[1], -1)
+
+
+def _on(module: nn.Module, device: torch.device | str) -> nn.Module:
+    """The module itself where it is on ``device`` already, else a copy there."""
+    reference = next(module.parameters(), None)
+    if reference is None or reference.device == torch.device(device):
+        return module
+    return copy.deepcopy(module).to(device)
+
+
+def _moved(value: Any, device: torch.device | str) -> Any:
+    """Tensors to ``device``, also those inside (named) tuples."""
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, tuple):
+        parts = [_moved(part, device) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return value
