@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-import vit_rpe.attention.per_axis
+from vit_rpe.attention import per_axis
 from tests.attention.cases import FAST, compare, encoding_cases
 from tests.encodings.build import grid_pairs
 
@@ -35,5 +35,5 @@ def test_with_a_mask_and_rows_that_see_nothing(name: str, impl: str) -> None:
 def test_long_axes_add_instead_of_multiplying(
     name: str, axes: int, options: dict[str, Any], prefix: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vit_rpe.attention.axes, "LONG_AXIS", 1)
+    monkeypatch.setattr(per_axis, "LONG_AXIS", 1)
     compare(name, axes, options, "native", prefix, "sdpa")

@@ -122,7 +122,7 @@ def test_albumentations_asks_the_network_for_nothing(monkeypatch):
         "def refuse(*a, **k): raise SystemExit('asked the network')\n"
         "u.urlopen = refuse; u.OpenerDirector.open = refuse\n"
         "from vit_rpe.data import Preprocessing\n"
-        "from vit_rpe.data.augment import Augmentation\n"
+        "from vit_rpe.data.images.augment import Augmentation\n"
         "Augmentation('light', Preprocessing((8, 12), 1, (0.5,), (0.5,)))\n"
         "import os; assert os.environ['NO_ALBUMENTATIONS_UPDATE'] == '1'\n"
     )

@@ -19,5 +19,6 @@ from tests.sequence.golden import FILE, losses
 def test_losses(position: str) -> None:
     kept = json.loads(FILE.read_text())
     assert position in kept, "a new encoding: run python -m tests.sequence.golden"
-    torch.testing.assert_close(losses(position), kept[position], rtol=1e-5, atol=0)
+    # processors round differently, and twenty updates multiply it: 2e-5 was seen between two of them
+    torch.testing.assert_close(losses(position), kept[position], rtol=1e-4, atol=0)
     assert kept[position][-1] < 0.7 * kept[position][0]

@@ -14,6 +14,7 @@ from vit_rpe import viz
 from vit_rpe.models.sequence.model import SequenceTransformer
 from vit_rpe.viz import Recording
 from vit_rpe.viz.plots.canvas import ATTENTION
+from vit_rpe.viz.plots.overlay import plot_overlays
 
 
 def recorded(rpe: str = "bias", **options: object) -> tuple[Recording, torch.Tensor]:
@@ -141,9 +142,7 @@ def test_constant_maps_are_plain() -> None:
         drawn(figure)
     heat = viz.plot_layers(seen, pixels, layers=[0], heads=[0]).axes[1].images[1]
     np.testing.assert_allclose(heat.get_array(), 1 / 20, rtol=1e-5)
-    zeros = viz.plot_overlay.plot_overlays(
-        pixels[:1], [[("", torch.zeros(15))]], seen.grids(0)[0], row_labels=[""], title=""
-    )
+    zeros = plot_overlays(pixels[:1], [[("", torch.zeros(15))]], seen.grids(0)[0], row_labels=[""], title="")
     drawn(zeros)
 
 
