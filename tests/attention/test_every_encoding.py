@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from vit_rpe.attention import per_axis
 from tests.attention.cases import FAST, compare, encoding_cases
 from tests.encodings.build import grid_pairs
+from vit_rpe.attention import per_axis
 
 
 @pytest.mark.parametrize("impl", FAST)
