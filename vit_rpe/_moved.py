@@ -22,9 +22,13 @@ MOVED = {
     "vit_rpe.resampling": "vit_rpe.position.resampling",
     "vit_rpe.scalar_bias": "vit_rpe.layers.scalar_bias",
     "vit_rpe.terms": "vit_rpe.position.terms",
+    "vit_rpe.training.display": "vit_rpe.training.reporting.display",
     "vit_rpe.training.evaluation": "vit_rpe.training.metrics",
     "vit_rpe.training.generalise": "vit_rpe.evaluation.resolution_eval",
     "vit_rpe.training.lengths": "vit_rpe.evaluation.length_eval",
+    "vit_rpe.training.pictures": "vit_rpe.training.reporting.pictures",
+    "vit_rpe.training.text_samples": "vit_rpe.training.reporting.text_samples",
+    "vit_rpe.training.trackers": "vit_rpe.training.reporting.trackers",
 }
 
 

@@ -138,7 +138,7 @@ def test_a_folder_that_cannot_be_written(tiny, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["tensorboard", "wandb", "trackio"])
 def test_a_tracker_that_is_not_installed_is_named(tiny, monkeypatch, name: str) -> None:
-    from vit_rpe.training import trackers
+    from vit_rpe.training.reporting import trackers
 
     monkeypatch.setattr(trackers, "get_available_trackers", list)
     with pytest.raises(ValueError, match=rf"trackers: {name} is not installed \(pip install {name}\)"):

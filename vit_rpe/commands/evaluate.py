@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> None:
     result, split = _evaluate(args, loaded)
     per_class = dict(zip(loaded.class_names, result.per_class, strict=True))
     if args.confusion:
-        from vit_rpe.training.pictures import plot_confusion
+        from vit_rpe.training.reporting.pictures import plot_confusion
 
         plot_confusion(result, loaded.class_names).savefig(args.confusion, dpi=150)
     task, treatment = task_of(loaded.treatment), loaded.treatment

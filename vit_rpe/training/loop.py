@@ -15,10 +15,10 @@ from vit_rpe.training.checkpoint.run_folder import write_metrics
 from vit_rpe.training.checkpoint.save import save_best, save_last
 from vit_rpe.training.checkpoint.sharding import batches_of_every_process
 from vit_rpe.training.checkpoint.state import restore_inside_epoch
-from vit_rpe.training.display import Display
 from vit_rpe.training.interrupt import Interrupt
 from vit_rpe.training.losses import classification_loss, distillation_loss
 from vit_rpe.training.metrics import Evaluation, evaluate
+from vit_rpe.training.reporting.display import Display
 from vit_rpe.training.session import Session, seed_everything
 
 __all__ = ["Interrupted", "evaluate_session", "fit"]

@@ -20,14 +20,14 @@ from vit_rpe.training.checkpoint.run_folder import write_versions
 from vit_rpe.training.checkpoint.state import restore
 from vit_rpe.training.config.schema import RunConfig
 from vit_rpe.training.config.yaml_text import dump_yaml
-from vit_rpe.training.display import Display
 from vit_rpe.training.loop import evaluate_session, fit
 from vit_rpe.training.metrics import Evaluation
 from vit_rpe.training.model import ModelPlan, build_model, plan_model
-from vit_rpe.training.pictures import draw_pictures
+from vit_rpe.training.reporting.display import Display
+from vit_rpe.training.reporting.pictures import draw_pictures
+from vit_rpe.training.reporting.text_samples import written_samples
+from vit_rpe.training.reporting.trackers import check_trackers, start_trackers
 from vit_rpe.training.session import Session, build_session, seed_everything
-from vit_rpe.training.text_samples import written_samples
-from vit_rpe.training.trackers import check_trackers, start_trackers
 
 __all__ = ["RunResult", "train"]
 
