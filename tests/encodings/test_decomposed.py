@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.encodings.build import build
-from vit_rpe.encodings import create_encoding, resized
+from vit_rpe.encodings import create_encoding
 from vit_rpe.encodings.decomposed import pooled_rows
 from vit_rpe.position.geometry import TokenGrid
 
@@ -48,7 +48,7 @@ def test_starts_from_nothing() -> None:
 
 def test_resampled_for_another_native_grid() -> None:
     encoding = build("decomposed", TokenGrid((3, 4)))
-    larger = resized(encoding, TokenGrid((5, 2)))
+    larger = encoding.resized(TokenGrid((5, 2)))
     assert (tuple(larger.table_0.shape), tuple(larger.table_1.shape)) == ((9, 12), (3, 12))
     torch.testing.assert_close(larger.table_0[4], encoding.table_0[2], rtol=0, atol=0)
     torch.testing.assert_close(larger.table_1[1], encoding.table_1[3], rtol=0, atol=0)

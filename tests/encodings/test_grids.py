@@ -200,7 +200,7 @@ def test_bias_without_distance_is_no_position(axes: int) -> None:
 @every
 def test_far_offsets_saturate_and_never_wrap(name: str, axes: int) -> None:
     """Along an axis whose parameters end, a key three times as far away as they reach is as good as one at the end."""
-    if "edge value" not in build(name, native_grid(axes)).card.elsewhere:
+    if "edge value" not in build(name, native_grid(axes)).card.extrapolation:
         return
     grid = native_grid(axes)
     encoding = build(name, grid)

@@ -17,7 +17,6 @@ from vit_rpe.encodings import (
     encoding_options,
     list_encodings,
     parse_specs,
-    resized,
 )
 from vit_rpe.position.geometry import TokenGrid
 
@@ -74,7 +73,7 @@ def differs(name: str, axes: int, base: Options, changed: Options) -> bool:
     if (outputs[0] - outputs[1]).abs().max() > 1e-3:
         return True
     larger = TokenGrid(tuple(2 * size + 1 for size in one.grid.size), num_prefix=1)
-    tables = [resized(encoding, larger).state_dict() for encoding in (one, other)]
+    tables = [encoding.resized(larger).state_dict() for encoding in (one, other)]
     return any((tables[0][key] - tables[1][key]).abs().max() > 1e-3 for key in tables[0])
 
 

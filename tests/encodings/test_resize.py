@@ -8,7 +8,7 @@ import torch
 from tests.encodings.build import SCALE, build, inputs, names_and_axes, output, variants
 from tests.oracles import ORACLES
 from vit_rpe.attention import position_logits
-from vit_rpe.encodings import list_encodings, resized
+from vit_rpe.encodings import list_encodings
 from vit_rpe.position.geometry import TokenGrid
 
 OLD = {1: (5,), 2: (3, 5), 3: (2, 3, 5)}
@@ -20,7 +20,7 @@ every = pytest.mark.parametrize(("name", "axes"), names_and_axes())
 @every
 def test_same_size_is_bit_identical(name: str, axes: int, prefix: int) -> None:
     encoding = build(name, TokenGrid(OLD[axes], prefix))
-    again = resized(encoding, TokenGrid(OLD[axes], prefix))
+    again = encoding.resized(TokenGrid(OLD[axes], prefix))
     for key, value in encoding.state_dict().items():
         assert torch.equal(again.state_dict()[key], value)
 
@@ -34,7 +34,7 @@ def test_a_constant_stays_constant(name: str, axes: int) -> None:
             continue
         for parameter in encoding.parameters():
             parameter.data.fill_(0.3)
-        for value in resized(encoding, TokenGrid(NEW[axes], 1)).state_dict().values():
+        for value in encoding.resized(TokenGrid(NEW[axes], 1)).state_dict().values():
             torch.testing.assert_close(value, torch.full_like(value, 0.3), atol=1e-6, rtol=0)
 
 
@@ -46,7 +46,7 @@ def test_only_what_runs_over_offsets_changes(name: str, axes: int) -> None:
             encoding = build(name, TokenGrid(OLD[axes], 1), options)
         except ValueError:
             continue
-        old, new = encoding.state_dict(), resized(encoding, TokenGrid(NEW[axes], 1)).state_dict()
+        old, new = encoding.state_dict(), encoding.resized(TokenGrid(NEW[axes], 1)).state_dict()
         assert set(old) == set(new)
         for key, value in old.items():
             assert value.shape != new[key].shape or torch.equal(value, new[key])
@@ -56,7 +56,7 @@ def test_only_what_runs_over_offsets_changes(name: str, axes: int) -> None:
 @every
 def test_offset_zero_is_kept(name: str, axes: int) -> None:
     encoding = build(name, TokenGrid(OLD[axes]))
-    other = resized(encoding, TokenGrid(NEW[axes]))
+    other = encoding.resized(TokenGrid(NEW[axes]))
     if getattr(ORACLES[name], "NATIVE_SIZE_COUNTS", False):
         return
     point = TokenGrid((1,) * axes)
@@ -72,7 +72,7 @@ def test_offset_zero_is_kept(name: str, axes: int) -> None:
 @every
 def test_result_works_on_its_grid(name: str, axes: int) -> None:
     grid = TokenGrid(NEW[axes], 1)
-    encoding = resized(build(name, TokenGrid(OLD[axes], 1)), grid)
+    encoding = build(name, TokenGrid(OLD[axes], 1)).resized(grid)
     assert output(encoding, grid, grid, inputs(grid, grid)).isfinite().all()
     assert encoding.grid == grid
 
@@ -82,7 +82,7 @@ def test_a_rising_table_stays_rising() -> None:
     encoding.table.data = (
         10.0 * torch.arange(9.0, dtype=torch.float64)[:, None] + torch.arange(7.0) + torch.zeros(3, 1, 1)
     )
-    table = resized(encoding, TokenGrid((8, 9))).table
+    table = encoding.resized(TokenGrid((8, 9))).table
     assert (table.diff(dim=1) > 0).all()
     assert (table.diff(dim=2) > 0).all()
 
@@ -93,7 +93,7 @@ def test_a_fixed_distance_is_not_resampled(name: str) -> None:
     far = build(name, TokenGrid((5, 4)), {"max_distance": 3})
     with pytest.raises(RuntimeError, match="max_distance"):
         far.load_state_dict(near.state_dict())
-    moved = resized(near, TokenGrid((9, 8)))
+    moved = near.resized(TokenGrid((9, 8)))
     assert all(torch.equal(a, b) for a, b in zip(moved.parameters(), near.parameters(), strict=True))
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.encodings.build import build
-from vit_rpe.encodings import create_encoding, resized
+from vit_rpe.encodings import create_encoding
 from vit_rpe.position.geometry import TokenGrid
 
 H, D = 3, 4
@@ -29,14 +29,14 @@ def test_nothing_unused_is_created() -> None:
 
 def test_exact_tables_are_resampled_and_keep_their_centre() -> None:
     encoding = build("shaw", TokenGrid((3, 4)), {"max_distance": "exact"})
-    larger = resized(encoding, TokenGrid((5, 6)))
+    larger = encoding.resized(TokenGrid((5, 6)))
     assert (larger.key_0.shape[1], larger.value_1.shape[1]) == (9, 11)
     torch.testing.assert_close(larger.key_0[:, 4], encoding.key_0[:, 2], rtol=0, atol=0)
 
 
 def test_fixed_tables_are_not_resampled() -> None:
     encoding = build("shaw", TokenGrid((3, 4)))
-    larger = resized(encoding, TokenGrid((5, 6)))
+    larger = encoding.resized(TokenGrid((5, 6)))
     torch.testing.assert_close(larger.state_dict(), encoding.state_dict(), rtol=0, atol=0)
     with pytest.raises(RuntimeError, match="max_distance is fixed"):
         build("shaw", TokenGrid((3, 4)), {"max_distance": 1}).load_state_dict(encoding.state_dict())

@@ -182,7 +182,7 @@ def test_spec_survives_json(name: str, options: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", list_encodings())
 def test_card_is_filled_in(name: str) -> None:
     card = encoding_class(name).card
-    assert card.elsewhere
+    assert card.extrapolation
     assert set(card.adds) <= set(PositionTerms._fields)
     assert name == "none" or "arXiv" in card.paper
     terms = build(name, GRID, variants(name)[0])(GRID, GRID)

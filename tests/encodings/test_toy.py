@@ -16,10 +16,8 @@ from vit_rpe.encodings import (
     PositionEncoding,
     _registry,
     create_encoding,
-    create_position,
     list_encodings,
     register,
-    resized,
 )
 from vit_rpe.position.geometry import Device, TokenGrid, axis_offsets, expand_axis
 from vit_rpe.position.terms import PositionTerms, pad_prefix
@@ -47,7 +45,7 @@ def toy_answer(encoding: PositionEncoding, pair: Pair) -> Answer:
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setattr(_registry, "_REGISTRY", dict(_registry._REGISTRY))
-    card = Card(paper="a test, arXiv 0000.00000", adds=("bias",), elsewhere="defined for every offset")
+    card = Card(paper="a test, arXiv 0000.00000", adds=("bias",), extrapolation="defined for every offset")
     register("toy", card)(Toy)
     monkeypatch.setitem(ORACLES, "toy", SimpleNamespace(answer=toy_answer, CHANGES={"sign": [{"sign": -1}]}))
     return "toy"
@@ -65,10 +63,9 @@ def test_toy_follows_its_oracle(toy: str, axes: int) -> None:
 
 def test_toy_is_found_by_name_everywhere(toy: str) -> None:
     grid = native_grid(2)
-    combined = create_position([{"name": toy, "sign": -1}, "rope"], 2, 8, grid)
-    assert combined is not None
+    combined = create_encoding([{"name": toy, "sign": -1}, "rope"], 2, 8, grid)
     assert combined(grid, grid).bias is not None
-    assert resized(create_encoding(toy, 2, 8, grid), TokenGrid((4, 5))).grid.size == (4, 5)
+    assert create_encoding(toy, 2, 8, grid).resized(TokenGrid((4, 5))).grid.size == (4, 5)
     with pytest.raises(ValueError, match="did you mean 'toy'"):
         create_encoding("toyy", 2, 8, grid)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vit_rpe.encodings import create_encoding, resized
+from vit_rpe.encodings import create_encoding
 from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.position.resampling import geometric_positions, resample
 
@@ -41,7 +41,7 @@ def test_the_option_reaches_loading_and_leaves_prefix_entries_alone(name: str) -
     source = create_encoding({**spec, "resample": "geometric"}, 3, 8, TokenGrid((4, 5), 1))
     for parameter in source.parameters():
         parameter.data.normal_()
-    larger = resized(source, TokenGrid((9, 7), 1)).state_dict()
+    larger = source.resized(TokenGrid((9, 7), 1)).state_dict()
     plain = create_encoding(spec, 3, 8, TokenGrid((9, 7), 1))
     plain.load_state_dict(source.state_dict())
     for key, value in source.state_dict().items():

@@ -9,7 +9,9 @@ from tests.sequence.build import LENGTH, POSITIONS, build, tokens
 from vit_rpe.encodings import encoding_class, list_encodings
 
 DECODING = [
-    position for position in POSITIONS if position not in list_encodings() or encoding_class(position).card.decodes
+    position
+    for position in POSITIONS
+    if position not in list_encodings() or encoding_class(position).card.supports_kv_cache
 ]
 CHUNKS = {"one-by-one": [1] * 7, "prompt-4": [4, 1, 1, 1], "uneven": [2, 3, 1, 2], "all": [8]}
 

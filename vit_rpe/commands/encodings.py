@@ -43,7 +43,7 @@ def _print_table(rows: list[Row]) -> None:
     for heading in ("kernels", "at another resolution"):
         table.add_column(heading)
     for row in rows:
-        table.add_row(row.name, row.paper, row.adds, f"{row.parameters:,}", row.kernels, row.elsewhere)
+        table.add_row(row.name, row.paper, row.adds, f"{row.parameters:,}", row.kernels, row.extrapolation)
     Console().print(table)
 
 

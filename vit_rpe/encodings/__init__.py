@@ -1,22 +1,20 @@
 """Relative position encodings, one paper a file. This page is the table of contents."""
 
-from vit_rpe.encodings._interface import Card, PositionEncoding
+from vit_rpe.encodings._card import Card
+from vit_rpe.encodings._create import create_encoding
+from vit_rpe.encodings._interface import PositionEncoding, find_encodings
 from vit_rpe.encodings._registry import encoding_class, encoding_options, list_encodings, register
-from vit_rpe.encodings._spec import Spec, create_encoding, parse_spec, parse_specs, resized
+from vit_rpe.encodings._renamed import create_position, encodings_of, is_per_pair, resized, resized_position
+from vit_rpe.encodings._spec import Spec, parse_spec, parse_specs
 from vit_rpe.encodings.alibi import Alibi
 from vit_rpe.encodings.bias import RelativeBias
 from vit_rpe.encodings.bias_axial import AxialBias
-from vit_rpe.encodings.combined import (
-    CombinedEncoding,
-    create_position,
-    encodings_of,
-    is_per_pair,
-    resized_position,
-)
+from vit_rpe.encodings.combined import CombinedEncoding
 from vit_rpe.encodings.cpb import ContinuousBias
 from vit_rpe.encodings.deberta import Deberta
 from vit_rpe.encodings.decomposed import Decomposed
 from vit_rpe.encodings.fire import Fire
+from vit_rpe.encodings.frozen import FrozenPosition
 from vit_rpe.encodings.irpe import IRPE
 from vit_rpe.encodings.kerple import Kerple
 from vit_rpe.encodings.lookhere import LookHere
@@ -38,6 +36,7 @@ __all__ = [
     "Deberta",
     "Decomposed",
     "Fire",
+    "FrozenPosition",
     "Kerple",
     "LookHere",
     "NoPosition",
@@ -55,6 +54,7 @@ __all__ = [
     "encoding_class",
     "encoding_options",
     "encodings_of",
+    "find_encodings",
     "is_per_pair",
     "list_encodings",
     "parse_spec",

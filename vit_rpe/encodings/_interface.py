@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -16,36 +15,15 @@ import torch
 from torch import Tensor, nn
 
 from vit_rpe.checks import check_count
+from vit_rpe.encodings._card import Card
 from vit_rpe.position.geometry import Device, TokenGrid
 from vit_rpe.position.terms import PositionTerms
 
 
-@dataclass(frozen=True)
-class Card:
-    """What a person wants to know of an encoding before choosing it.
-
-    Attributes:
-        paper: title and arXiv id.
-        adds: the fields of PositionTerms it fills.
-        elsewhere: what happens at an offset or grid the parameters were not made for.
-        axes: numbers of axes it is defined for.
-        decodes: works with a key/value cache, one query at a time.
-        additive: adds to the logits only, so that at ``zero_()`` the attention is that of no position.
-        per_pair: the terms have an entry for every pair of tokens, so that on a large grid they are asked for one
-            window of queries at a time.
-    """
-
-    paper: str
-    adds: tuple[str, ...]
-    elsewhere: str
-    axes: tuple[int, ...] = (1, 2, 3)
-    decodes: bool = True
-    additive: bool = True
-    per_pair: bool = False
-
-
 class PositionEncoding(nn.Module, ABC):
     """Turns two token grids into :class:`PositionTerms`.
+
+    One encoding, several combined, and one turned into constants all have this interface.
 
     Args:
         num_heads: H.
@@ -55,11 +33,14 @@ class PositionEncoding(nn.Module, ABC):
     State is parameters only: no buffers, nothing remembered between calls.
     """
 
-    name: ClassVar[str]
-    card: ClassVar[Card]
-    spec: dict[str, Any]
+    name: str
+    card: Card
+    spec: dict[str, Any] | None = None
+    """Name and options, as :func:`vit_rpe.encodings.create_encoding` was given them."""
     offset_dims: Mapping[str, Sequence[int]] = MappingProxyType({})
     """For parameters whose length is that of the native grid: the dimensions that run over its offsets."""
+    deprecated_options: ClassVar[frozenset[str]] = frozenset()
+    """Old names of options, which are understood and not listed."""
 
     def __init__(self, num_heads: int, head_dim: int, grid: TokenGrid) -> None:
         super().__init__()
@@ -77,6 +58,37 @@ class PositionEncoding(nn.Module, ABC):
     @abstractmethod
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
         """The terms for queries on ``q`` and keys on ``k``, in float32 or better."""
+
+    def parts(self) -> tuple[PositionEncoding, ...]:
+        """The single encodings inside, in order; one encoding is its own only part."""
+        return (self,)
+
+    def resized(self, grid: TokenGrid) -> PositionEncoding:
+        """The same encoding for another native grid.
+
+        Options are kept, tables are resampled, what is frozen stays so, on the same device and in the same dtype.
+
+        Raises:
+            ValueError: it was built without ``create_encoding``, so that its options are not known.
+        """
+        if self.spec is None:
+            raise ValueError(f"{self.name!r} can be resized when it was built by create_encoding('{self.name}', ...)")
+        spec = {**self.spec, **self.remembered()}
+        options = {key: as_tuple(value) for key, value in spec.items() if key != "name"}
+        reference = next(self.parameters(), None)
+        with torch.device(torch.get_default_device() if reference is None else reference.device):
+            new = type(self)(self.num_heads, self.head_dim, grid, **options)
+        new.spec = spec
+        if reference is not None:
+            new.to(reference.dtype)
+        new.load_state_dict(self.state_dict())
+        for name, parameter in new.named_parameters():
+            parameter.requires_grad_(self.get_parameter(name).requires_grad)
+        return new.train(self.training)
+
+    def remembered(self) -> dict[str, Any]:
+        """Options that :meth:`resized` hands on beside those of ``spec``."""
+        return {}
 
     def reset_parameters(self) -> None:
         """Draw the parameters anew (nothing to do without parameters)."""
@@ -105,7 +117,23 @@ class PositionEncoding(nn.Module, ABC):
         return {name for name, _ in self.named_parameters()}
 
     def extra_repr(self) -> str:
-        return ", ".join(f"{key}={value!r}" for key, value in getattr(self, "spec", {}).items())
+        grid = f"{self.grid.size} + {self.grid.num_prefix} prefix" if self.grid.num_prefix else f"{self.grid.size}"
+        shown = [f"{key}={value!r}" for key, value in (self.spec or {"name": self.name}).items()]
+        shown += [f"heads={self.num_heads}", f"head_dim={self.head_dim}", f"grid={grid}"]
+        shown += [f"{name}: {tuple(own.shape)}" for name, own in self.named_parameters(recurse=False)]
+        return ", ".join(shown)
+
+
+def find_encodings(model: nn.Module) -> Iterator[tuple[str, PositionEncoding]]:
+    """Every single encoding inside a model, with its path."""
+    for path, module in model.named_modules():
+        if isinstance(module, PositionEncoding) and module.parts() == (module,):
+            yield path, module
+
+
+def as_tuple(value: Any) -> Any:
+    """Lists, which JSON and YAML give, become tuples."""
+    return tuple(as_tuple(item) for item in value) if isinstance(value, list) else value
 
 
 def per_axis(value: int | tuple[int, ...] | None, grid: TokenGrid, *, name: str) -> tuple[int, ...]:
@@ -129,6 +157,8 @@ def at_least_float32(values: Tensor) -> Tensor:
 
 def _warn_of_missing(module: PositionEncoding, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
     """Hook of ``load_state_dict``: with ``strict=False`` nothing keeps random values silently."""
+    if module.parts() != (module,):
+        return  # each part speaks for itself
     missing = [name for name, _ in module.named_parameters() if prefix + name not in state_dict]
     if missing:
         warnings.warn(

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from vit_rpe.checks import unknown_name
-from vit_rpe.encodings._interface import Card, PositionEncoding
+from vit_rpe.encodings._card import Card
+from vit_rpe.encodings._interface import PositionEncoding
 
 Encoding = TypeVar("Encoding", bound=type[PositionEncoding])
 _REGISTRY: dict[str, type[PositionEncoding]] = {}
@@ -43,8 +44,14 @@ def encoding_class(name: str) -> type[PositionEncoding]:
     return _REGISTRY[name]
 
 
-def encoding_options(name: str) -> dict[str, inspect.Parameter]:
+def encoding_options(name: str, *, deprecated: bool = False) -> dict[str, inspect.Parameter]:
     """The options of an encoding, by name, as parameters of its constructor (``.default``, and the type
-    ``.annotation``)."""
-    parameters = inspect.signature(encoding_class(name).__init__, eval_str=True).parameters
-    return {key: value for key, value in parameters.items() if value.kind is value.KEYWORD_ONLY}
+    ``.annotation``).
+
+    Args:
+        deprecated: also those under an old name.
+    """
+    cls = encoding_class(name)
+    hidden = frozenset() if deprecated else cls.deprecated_options
+    parameters = inspect.signature(cls.__init__, eval_str=True).parameters
+    return {key: value for key, value in parameters.items() if value.kind is value.KEYWORD_ONLY and key not in hidden}

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from vit_rpe.checks import check_choice
-from vit_rpe.encodings._interface import Card, PositionEncoding, at_least_float32
+from vit_rpe.encodings._card import Card
+from vit_rpe.encodings._interface import PositionEncoding, at_least_float32
 from vit_rpe.encodings._registry import register
 from vit_rpe.position.geometry import Device, TokenGrid
 from vit_rpe.position.offset_tables import offset_range
@@ -51,7 +52,7 @@ def offset_distance(q: TokenGrid, k: TokenGrid, metric: str, device: Device = No
     Card(
         paper="ALiBi, arXiv 2108.12409; 2-D: CROMA, arXiv 2311.00566",
         adds=("offset_bias",),
-        elsewhere="defined for every offset",
+        extrapolation="defined for every offset",
         additive=False,
     ),
 )

@@ -13,7 +13,8 @@ import torch
 from torch import nn
 
 from vit_rpe.checks import check_choice
-from vit_rpe.encodings._interface import Card, PositionEncoding, per_axis
+from vit_rpe.encodings._card import Card
+from vit_rpe.encodings._interface import PositionEncoding, per_axis
 from vit_rpe.encodings._registry import register
 from vit_rpe.encodings._tables import (
     PREFIX_CHOICES,
@@ -31,7 +32,7 @@ from vit_rpe.position.terms import PositionTerms
     Card(
         paper="Swin Transformer, arXiv 2103.14030; BEiT, arXiv 2106.08254",
         adds=("offset_bias", "prefix_bias"),
-        elsewhere="edge value beyond the table, centre of it on a smaller grid; resampled when loaded",
+        extrapolation="edge value beyond the table, centre of it on a smaller grid; resampled when loaded",
     ),
 )
 class RelativeBias(PositionEncoding):

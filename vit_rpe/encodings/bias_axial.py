@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from vit_rpe.checks import check_choice
-from vit_rpe.encodings._interface import Card, PositionEncoding, at_least_float32, per_axis
+from vit_rpe.encodings._card import Card
+from vit_rpe.encodings._interface import PositionEncoding, at_least_float32, per_axis
 from vit_rpe.encodings._registry import register
 from vit_rpe.encodings._tables import (
     PREFIX_CHOICES,
@@ -29,7 +30,7 @@ from vit_rpe.position.terms import PositionTerms
     Card(
         paper="per-axis form of Swin Transformer, arXiv 2103.14030",
         adds=("offset_bias", "prefix_bias"),
-        elsewhere="edge value beyond the table, centre of it on a smaller grid; resampled when loaded",
+        extrapolation="edge value beyond the table, centre of it on a smaller grid; resampled when loaded",
     ),
 )
 class AxialBias(PositionEncoding):

@@ -4,22 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
 
 from torch import nn
 
+from vit_rpe.encodings._card import Card
 from vit_rpe.encodings._interface import PositionEncoding
-from vit_rpe.encodings._spec import Spec, create_encoding, parse_specs, resized
 from vit_rpe.position.geometry import Device, TokenGrid
 from vit_rpe.position.terms import PositionTerms, combine
 
 
-class CombinedEncoding(nn.Module):
-    """Encodings by name; calling it combines their terms. Parameters are found at ``<name>.<parameter>``."""
+class _Parts(nn.ModuleDict):
+    """The encodings by name; calling it gives them in order. So ``parts`` is both a method and a module's path."""
+
+    def forward(self) -> tuple[PositionEncoding, ...]:
+        return tuple(self.values())  # type: ignore[arg-type]
+
+
+class CombinedEncoding(PositionEncoding):
+    """Encodings by name; calling it combines their terms. Parameters are found at ``parts.<name>.<parameter>``."""
 
     def __init__(self, parts: Sequence[PositionEncoding]) -> None:
-        super().__init__()
-        self.parts = nn.ModuleDict({part.name: part for part in parts})
+        self.name = " + ".join(part.name for part in parts)
+        self.card = _common_card([part.card for part in parts])
+        super().__init__(parts[0].num_heads, parts[0].head_dim, parts[0].grid)
+        self._modules["parts"] = _Parts({part.name: part for part in parts})
+
+    @property
+    def parts(self) -> _Parts:  # type: ignore[override]
+        found = self._modules["parts"]
+        assert isinstance(found, _Parts)
+        return found
 
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
         """As :meth:`PositionEncoding.forward`.
@@ -27,64 +41,35 @@ class CombinedEncoding(nn.Module):
         Raises:
             ValueError: the terms exclude each other, for instance two rotations.
         """
-        return reduce(combine, [part(q, k, device) for part in encodings_of(self)])
+        return reduce(combine, [part(q, k, device) for part in self.parts()])
+
+    def resized(self, grid: TokenGrid) -> PositionEncoding:
+        return CombinedEncoding([part.resized(grid) for part in self.parts()])
 
     def reset_parameters(self) -> None:
-        """Draw the parameters of every part anew."""
-        for part in encodings_of(self):
+        for part in self.parts():
             part.reset_parameters()
 
     def zero_(self) -> None:
-        """Make every part add nothing; see :meth:`PositionEncoding.zero_`."""
-        for part in encodings_of(self):
+        for part in self.parts():
             part.zero_()
 
     def no_weight_decay(self) -> set[str]:
-        """Names of parameters that weight decay must leave alone."""
-        return {f"parts.{part.name}.{own}" for part in encodings_of(self) for own in part.no_weight_decay()}
+        return {f"parts.{part.name}.{own}" for part in self.parts() for own in part.no_weight_decay()}
+
+    def extra_repr(self) -> str:
+        return ""
 
 
-Encoder = PositionEncoding | CombinedEncoding
-
-
-def create_position(
-    rpe: Spec | Sequence[Spec] | None, num_heads: int, head_dim: int, grid: TokenGrid, **context: Any
-) -> Encoder | None:
-    """Build what a model or layer takes as ``rpe``: nothing, one encoding or several combined.
-
-    Args:
-        rpe: None or ``"none"``, a name, a mapping with a name and options, or a list of those.
-        context: ``depth_index``, ``depth``, ``device``, ``dtype`` of :func:`create_encoding`.
-
-    Raises:
-        ValueError: an unknown name or option, the same encoding twice, or encodings that exclude each other.
-    """
-    parts = [create_encoding(spec, num_heads, head_dim, grid, **context) for spec in parse_specs(rpe)]
-    if len(parts) < 2:
-        return parts[0] if parts else None
-    combined = CombinedEncoding(parts)
-    small = TokenGrid((1,) * grid.ndim)
-    combined(small, small, context.get("device"))  # refuse what excludes each other now, not at the first batch
-    return combined
-
-
-def encodings_of(position: Encoder | None) -> list[PositionEncoding]:
-    """The single encodings inside, in order."""
-    if position is None:
-        return []
-    modules = [position] if isinstance(position, PositionEncoding) else position.parts.values()
-    return [module for module in modules if isinstance(module, PositionEncoding)]
-
-
-def is_per_pair(position: nn.Module | None) -> bool:
-    """Whether some encoding inside has terms with an entry for every pair; not so where positions are constants."""
-    if not isinstance(position, (PositionEncoding, CombinedEncoding)):
-        return False
-    return any(part.card.per_pair for part in encodings_of(position))
-
-
-def resized_position(position: Encoder, grid: TokenGrid) -> Encoder:
-    """The same for another native grid; see :func:`vit_rpe.encodings.resized`."""
-    if isinstance(position, PositionEncoding):
-        return resized(position, grid)
-    return CombinedEncoding([resized(part, grid) for part in encodings_of(position)])
+def _common_card(cards: Sequence[Card]) -> Card:
+    """What holds for all of them together."""
+    adds = dict.fromkeys(field for card in cards for field in card.adds)
+    return Card(
+        paper="; ".join(card.paper for card in cards),
+        adds=tuple(adds),
+        extrapolation="; ".join(card.extrapolation for card in cards),
+        axes=tuple(axes for axes in cards[0].axes if all(axes in card.axes for card in cards)),
+        supports_kv_cache=all(card.supports_kv_cache for card in cards),
+        additive=all(card.additive for card in cards),
+        per_pair=any(card.per_pair for card in cards),
+    )

@@ -22,7 +22,8 @@ import torch
 from torch import Tensor, nn
 
 from vit_rpe.checks import check_choice
-from vit_rpe.encodings._interface import Card, PositionEncoding, at_least_float32
+from vit_rpe.encodings._card import Card
+from vit_rpe.encodings._interface import PositionEncoding, at_least_float32
 from vit_rpe.encodings._registry import register
 from vit_rpe.encodings._tables import (
     PREFIX_CHOICES,
@@ -60,7 +61,7 @@ def coordinates(
     Card(
         paper="Swin Transformer V2, arXiv 2111.09883",
         adds=("offset_bias", "prefix_bias"),
-        elsewhere="defined for every offset; swinv2 coordinates stay relative to the native grid",
+        extrapolation="defined for every offset; swinv2 coordinates stay relative to the native grid",
     ),
 )
 class ContinuousBias(PositionEncoding):

@@ -20,7 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from vit_rpe.checks import check_choice
-from vit_rpe.encodings._interface import Card, PositionEncoding, at_least_float32
+from vit_rpe.encodings._card import Card
+from vit_rpe.encodings._interface import PositionEncoding, at_least_float32
 from vit_rpe.encodings._registry import register
 from vit_rpe.encodings._tables import distinct_offsets, project
 from vit_rpe.position.geometry import Device, TokenGrid
@@ -74,7 +75,7 @@ def rows_between(
     Card(
         paper="DeBERTa, arXiv 2006.03654; DeBERTaV3, arXiv 2111.09543",
         adds=("on_query", "on_key", "scale"),
-        elsewhere="the last row beyond max_distance (or span, without log buckets)",
+        extrapolation="the last row beyond max_distance (or span, without log buckets)",
         additive=False,
     ),
 )

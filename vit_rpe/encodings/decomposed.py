@@ -21,7 +21,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from vit_rpe.encodings._interface import Card, PositionEncoding, at_least_float32
+from vit_rpe.encodings._card import Card
+from vit_rpe.encodings._interface import PositionEncoding, at_least_float32
 from vit_rpe.encodings._registry import register
 from vit_rpe.encodings._tables import resample_on_load
 from vit_rpe.position.geometry import Device, TokenGrid, axis_offsets
@@ -47,7 +48,7 @@ def pooled_rows(q: TokenGrid, k: TokenGrid, axis: int, size: int, device: Device
     Card(
         paper="MViTv2, arXiv 2112.01526; Segment Anything, arXiv 2304.02643",
         adds=("on_query",),
-        elsewhere="the vector of the edge beyond the table, its centre on a smaller grid; resampled when loaded",
+        extrapolation="the vector of the edge beyond the table, its centre on a smaller grid; resampled when loaded",
     ),
 )
 class Decomposed(PositionEncoding):

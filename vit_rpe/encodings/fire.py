@@ -17,7 +17,8 @@ from math import hypot
 import torch
 from torch import Tensor, nn
 
-from vit_rpe.encodings._interface import Card, PositionEncoding
+from vit_rpe.encodings._card import Card
+from vit_rpe.encodings._interface import PositionEncoding
 from vit_rpe.encodings._registry import register
 from vit_rpe.encodings._tables import project
 from vit_rpe.position.geometry import Device, TokenGrid, axis_offsets, expand_axis
@@ -32,7 +33,7 @@ EPSILON = 1e-6
     Card(
         paper="FIRE, arXiv 2310.04418",
         adds=("bias",),
-        elsewhere="interpolates: distances are relative to the lattice, or to L where that is larger",
+        extrapolation="interpolates: distances are relative to the lattice, or to L where that is larger",
         per_pair=True,
     ),
 )

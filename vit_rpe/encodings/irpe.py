@@ -28,7 +28,8 @@ import torch
 from torch import Tensor, nn
 
 from vit_rpe.checks import check_choice
-from vit_rpe.encodings._interface import Card, PositionEncoding, at_least_float32
+from vit_rpe.encodings._card import Card
+from vit_rpe.encodings._interface import PositionEncoding, at_least_float32
 from vit_rpe.encodings._registry import register
 from vit_rpe.encodings._tables import distinct_offsets, prefix_entries
 from vit_rpe.position.geometry import Device, TokenGrid, axis_offsets
@@ -101,10 +102,10 @@ def bucket_of_pairs(bucket: Tensor, q: TokenGrid, k: TokenGrid, of_prefix: int) 
     Card(
         paper="Rethinking and Improving Relative Position Encoding for Vision Transformer, arXiv 2107.14222",
         adds=("offset_bias", "axis_bias", "prefix_bias", "on_query", "on_key", "on_value"),
-        elsewhere="the outermost bucket, which is open-ended",
+        extrapolation="the outermost bucket, which is open-ended",
         per_pair=True,
         axes=(2,),
-        decodes=False,
+        supports_kv_cache=False,
     ),
 )
 class IRPE(PositionEncoding):

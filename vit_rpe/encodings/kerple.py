@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from vit_rpe.checks import check_choice
-from vit_rpe.encodings._interface import Card, PositionEncoding, at_least_float32
+from vit_rpe.encodings._card import Card
+from vit_rpe.encodings._interface import PositionEncoding, at_least_float32
 from vit_rpe.encodings._registry import register
 from vit_rpe.encodings._tables import distinct_offsets
 from vit_rpe.position.geometry import Device, TokenGrid
@@ -37,7 +38,7 @@ def held(values: Tensor, largest: float | None = None) -> Tensor:
     Card(
         paper="KERPLE, arXiv 2205.09921",
         adds=("offset_bias",),
-        elsewhere="defined for every offset",
+        extrapolation="defined for every offset",
         additive=False,
     ),
 )

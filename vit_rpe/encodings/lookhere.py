@@ -10,11 +10,14 @@ dh >= |dw|, and so on. Slopes m are those of the released code, times a layer's 
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from vit_rpe.checks import check_choice
-from vit_rpe.encodings._interface import Card, PositionEncoding
+from vit_rpe.encodings._card import Card
+from vit_rpe.encodings._interface import PositionEncoding
 from vit_rpe.encodings._registry import register
 from vit_rpe.position.geometry import Device, TokenGrid, axis_offsets, expand_axis
 from vit_rpe.position.terms import PositionTerms, pad_prefix
@@ -68,10 +71,10 @@ def layer_factor(depth_index: int | None, depth: int | None) -> float:
     Card(
         paper="LookHere, arXiv 2405.13985",
         adds=("bias", "visible"),
-        elsewhere="defined for every offset",
+        extrapolation="defined for every offset",
         per_pair=True,
         axes=(2,),
-        decodes=False,
+        supports_kv_cache=False,
         additive=False,
     ),
 )
@@ -103,6 +106,9 @@ class LookHere(PositionEncoding):
         self.depth_index = depth_index
         self.depth = depth
         self.factor = layer_factor(depth_index, depth)
+
+    def remembered(self) -> dict[str, Any]:
+        return {"depth_index": self.depth_index, "depth": self.depth}
 
     def head_fields(self) -> tuple[list[tuple[str, ...]], list[float]]:
         """Regions (none: sees all) and slope of every head."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from vit_rpe.encodings._interface import Card, PositionEncoding
+from vit_rpe.encodings._card import Card
+from vit_rpe.encodings._interface import PositionEncoding
 from vit_rpe.encodings._registry import register
 from vit_rpe.position.geometry import Device, TokenGrid
 from vit_rpe.position.terms import PositionTerms
 
 
-@register("none", Card(paper="", adds=(), elsewhere="the same everywhere"))
+@register("none", Card(paper="", adds=(), extrapolation="the same everywhere"))
 class NoPosition(PositionEncoding):
     """Adds nothing; attention does not know where a token is."""
 

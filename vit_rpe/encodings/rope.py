@@ -16,7 +16,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from vit_rpe.encodings._interface import Card, PositionEncoding
+from vit_rpe.encodings._card import Card
+from vit_rpe.encodings._interface import PositionEncoding
 from vit_rpe.encodings._registry import register
 from vit_rpe.position.geometry import Device, TokenGrid
 from vit_rpe.position.terms import PositionTerms
@@ -46,7 +47,7 @@ def axial_angles(
     Card(
         paper="RoFormer, arXiv 2104.09864; RoPE-ViT, arXiv 2403.13298",
         adds=("rotate_q", "rotate_k"),
-        elsewhere="defined for every offset",
+        extrapolation="defined for every offset",
         additive=False,
     ),
 )

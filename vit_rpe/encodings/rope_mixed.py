@@ -14,7 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vit_rpe.encodings._interface import Card, PositionEncoding, at_least_float32
+from vit_rpe.encodings._card import Card
+from vit_rpe.encodings._interface import PositionEncoding, at_least_float32
 from vit_rpe.encodings._registry import register
 from vit_rpe.position.geometry import Device, TokenGrid
 from vit_rpe.position.geometry_cache import once_per_forward
@@ -71,7 +72,7 @@ def _joined(angles: list[Tensor]) -> tuple[Tensor, Tensor]:
     Card(
         paper="RoPE-ViT, arXiv 2403.13298",
         adds=("rotate_q", "rotate_k"),
-        elsewhere="defined for every offset",
+        extrapolation="defined for every offset",
         additive=False,
     ),
 )

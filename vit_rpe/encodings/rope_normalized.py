@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from vit_rpe.checks import check_choice
-from vit_rpe.encodings._interface import Card, PositionEncoding
+from vit_rpe.encodings._card import Card
+from vit_rpe.encodings._interface import PositionEncoding
 from vit_rpe.encodings._registry import register
 from vit_rpe.position.geometry import Device, TokenGrid
 from vit_rpe.position.terms import PositionTerms
@@ -52,8 +53,8 @@ def normalized_coordinates(grid: TokenGrid, normalize: str, device: Device = Non
     Card(
         paper="DINOv3, arXiv 2508.10104",
         adds=("rotate_q", "rotate_k"),
-        elsewhere="coordinates are relative to the grid in hand, so any grid spans the same range",
-        decodes=False,
+        extrapolation="coordinates are relative to the grid in hand, so any grid spans the same range",
+        supports_kv_cache=False,
         additive=False,
     ),
 )

@@ -15,7 +15,8 @@ import torch
 from torch import nn
 
 from vit_rpe.checks import check_choice
-from vit_rpe.encodings._interface import Card, PositionEncoding, at_least_float32, per_axis
+from vit_rpe.encodings._card import Card
+from vit_rpe.encodings._interface import PositionEncoding, at_least_float32, per_axis
 from vit_rpe.encodings._registry import register
 from vit_rpe.encodings._tables import (
     PREFIX_CHOICES,
@@ -33,7 +34,7 @@ from vit_rpe.position.terms import PositionTerms, RelativeVectors
     Card(
         paper="Self-Attention with Relative Position Representations, arXiv 1803.02155",
         adds=("on_query", "on_value", "prefix_bias"),
-        elsewhere="the vector of the edge beyond max_distance; resampled when loaded if max_distance='exact'",
+        extrapolation="the vector of the edge beyond max_distance; resampled when loaded if max_distance='exact'",
     ),
 )
 class Shaw(PositionEncoding):

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from vit_rpe.checks import check_choice
-from vit_rpe.encodings._interface import Card, PositionEncoding, at_least_float32
+from vit_rpe.encodings._card import Card
+from vit_rpe.encodings._interface import PositionEncoding, at_least_float32
 from vit_rpe.encodings._registry import register
 from vit_rpe.encodings._tables import (
     PREFIX_CHOICES,
@@ -73,7 +74,7 @@ def buckets_between(
     Card(
         paper="T5, arXiv 1910.10683",
         adds=("offset_bias", "prefix_bias"),
-        elsewhere="defined for every offset; all beyond max_distance share a bucket",
+        extrapolation="defined for every offset; all beyond max_distance share a bucket",
     ),
 )
 class T5Bias(PositionEncoding):

@@ -17,7 +17,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from vit_rpe.encodings._interface import Card, PositionEncoding, at_least_float32
+from vit_rpe.encodings._card import Card
+from vit_rpe.encodings._interface import PositionEncoding, at_least_float32
 from vit_rpe.encodings._registry import register
 from vit_rpe.encodings._tables import distinct_offsets, project
 from vit_rpe.position.geometry import Device, TokenGrid
@@ -38,7 +39,7 @@ def sinusoid(offsets: Tensor, width: int) -> Tensor:
     Card(
         paper="Transformer-XL, arXiv 1901.02860",
         adds=("axis_bias", "on_query", "on_key"),
-        elsewhere="defined for every offset",
+        extrapolation="defined for every offset",
     ),
 )
 class TransformerXL(PositionEncoding):

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from vit_rpe.attention import attend, attend_by_window, attention_weights
 from vit_rpe.attention.kernels.windows import pays_to_build
 from vit_rpe.checks import check_count, check_rates, check_type
-from vit_rpe.encodings import Spec, create_position, is_per_pair, parse_specs, resized_position
+from vit_rpe.encodings import Spec, create_encoding, parse_specs
 from vit_rpe.layers.kv_cache import LayerCache
 from vit_rpe.layers.options import GridLike, Window, as_grid, as_window, check_kernel, check_length
 from vit_rpe.position.geometry import Device, TokenGrid, check_same_axes
@@ -87,7 +87,8 @@ class RelativeMultiheadAttention(nn.Module):
         check_type("logit_clip", logit_clip, float | None)
         if logit_clip is not None and not logit_clip > 0:
             raise ValueError(f"logit_clip must be positive, got {logit_clip}")
-        if parse_specs(rpe) and grid is None:
+        specs = parse_specs(rpe)
+        if specs and grid is None:
             raise ValueError(f"rpe={rpe!r} needs the native grid: pass grid=(height, width) or a TokenGrid")
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         self.num_heads = num_heads
@@ -106,9 +107,9 @@ class RelativeMultiheadAttention(nn.Module):
         self.proj = nn.Linear(dim, dim, bias=proj_bias, **factory)
         self.proj_drop = nn.Dropout(proj_drop)
         self.rpe = (
-            None
-            if native is None
-            else create_position(rpe, num_heads, self.head_dim, native, depth_index=depth_index, depth=depth, **factory)
+            create_encoding(specs, num_heads, self.head_dim, native, depth_index=depth_index, depth=depth, **factory)
+            if specs and native is not None
+            else None
         )
         # inside a model the terms of other encodings may come to its own: there the model asks for all of them
         check_kernel(attn_impl, self.rpe if depth is None else None, native, logit_clip=logit_clip, device=device)
@@ -192,7 +193,7 @@ class RelativeMultiheadAttention(nn.Module):
         """Make another grid the native one; the encoding's tables are resampled."""
         self.grid = grid
         if self.rpe is not None:
-            self.rpe = resized_position(self.rpe, grid)
+            self.rpe = self.rpe.resized(grid)
 
     def position_terms(
         self,
@@ -249,7 +250,9 @@ class RelativeMultiheadAttention(nn.Module):
 
     def _asks_by_window(self, x: Tensor, source: Tensor) -> bool:
         """Whether the encoding is asked for the terms of one window of queries at a time: all at once are too many."""
-        if self.attn_impl not in ("auto", "windows") or self.logit_clip is not None or not is_per_pair(self.rpe):
+        if self.attn_impl not in ("auto", "windows") or self.logit_clip is not None:
+            return False
+        if self.rpe is None or not self.rpe.card.per_pair:
             return False
         if self.attn_impl == "windows":
             return True

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import torch
-from torch import nn
 
 from vit_rpe.attention import KERNELS, Options
 from vit_rpe.checks import unknown_name
-from vit_rpe.encodings import is_per_pair
+from vit_rpe.encodings import PositionEncoding
 from vit_rpe.position.geometry import Device, TokenGrid
 from vit_rpe.position.masks import check_radius
 from vit_rpe.position.terms import AxisBias, PositionTerms
@@ -50,7 +49,12 @@ def check_length(name: str, length: int, grid: TokenGrid) -> None:
 
 @torch.no_grad()
 def check_kernel(
-    impl: str, position: nn.Module | None, grid: TokenGrid | None, *, logit_clip: float | None, device: Device = None
+    impl: str,
+    position: PositionEncoding | None,
+    grid: TokenGrid | None,
+    *,
+    logit_clip: float | None,
+    device: Device = None,
 ) -> None:
     """Raise ValueError unless the kernel can compute what the encoding asks for, tried on a tiny grid.
 
@@ -58,7 +62,7 @@ def check_kernel(
     """
     if impl not in ("auto", *KERNELS):
         raise unknown_name("attn_impl", impl, ["auto", *KERNELS])
-    if impl == "auto" or (impl == "windows" and is_per_pair(position)):
+    if impl == "auto" or (impl == "windows" and position is not None and position.card.per_pair):
         return
     tiny = TokenGrid((2,) * (1 if grid is None else grid.ndim), num_prefix=0 if grid is None else grid.num_prefix)
     if position is None:

@@ -19,7 +19,7 @@ class Row(NamedTuple):
     adds: str
     parameters: int
     kernels: str
-    elsewhere: str
+    extrapolation: str
 
 
 def catalogue() -> list[Row]:
@@ -33,7 +33,7 @@ def markdown_table(rows: list[Row]) -> str:
     lines = [head, "|---|---|---|---:|---|---|"]
     lines += [
         f"| `{row.name}` | {row.paper or '—'} | {row.adds or 'nothing'} | {row.parameters:,} | {row.kernels} "
-        f"| {row.elsewhere} |"
+        f"| {row.extrapolation} |"
         for row in rows
     ]
     return "\n".join(lines)
@@ -50,7 +50,7 @@ def _row(name: str) -> Row:
         adds=", ".join(card.adds),
         parameters=per_layer * VIT_SMALL["depth"],  # type: ignore[operator]
         kernels=", ".join(_kernels(name)),
-        elsewhere=card.elsewhere,
+        extrapolation=card.extrapolation,
     )
 
 

@@ -14,10 +14,9 @@ from vit_rpe.checks import check_count, check_type
 from vit_rpe.encodings import (
     CombinedEncoding,
     Spec,
-    create_position,
+    create_encoding,
     encoding_class,
     encoding_options,
-    encodings_of,
     list_encodings,
     parse_specs,
 )
@@ -60,10 +59,11 @@ def split_by_lifetime(
     once: Specs = []
     layerwise: Specs = []
     # Built together, so that what excludes each other is refused here, wherever each of them is going to live.
-    probe = create_position(rpe, num_heads, dim // num_heads, grid, device="meta")
-    check_kernel(attn_impl, probe, grid, logit_clip=logit_clip, device="meta")
+    specs = parse_specs(rpe)
+    probe = create_encoding(specs, num_heads, dim // num_heads, grid, device="meta")
+    check_kernel(attn_impl, probe if specs else None, grid, logit_clip=logit_clip, device="meta")
     nothing_shared = True
-    for spec, part in zip(parse_specs(rpe), encodings_of(probe), strict=True):
+    for spec, part in zip(specs, probe.parts(), strict=False):  # without a spec the probe is "none"
         by_layer = "depth_index" in encoding_options(spec["name"])
         parameterless = next(part.parameters(), None) is None
         (once if not by_layer and (shared or parameterless) else layerwise).append(spec)

@@ -13,7 +13,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from vit_rpe.checks import unknown_name
-from vit_rpe.encodings import PositionEncoding
+from vit_rpe.encodings import find_encodings
 
 if TYPE_CHECKING:
     from vit_rpe.models.vision.vit import VisionTransformer
@@ -68,16 +68,10 @@ def draw_weights(model: VisionTransformer, mode: str, *, needs_reset: bool) -> N
     draw_tokens(model)
     head_bias = -math.log(model.num_classes) if "nlhb" in mode else 0.0
     named_apply(get_init_weights_vit(mode, head_bias, needs_reset=needs_reset), model)
-    for module in model.modules():
-        if isinstance(module, PositionEncoding):
-            module.reset_parameters()
+    for _, encoding in find_encodings(model):
+        encoding.reset_parameters()
 
 
 def undecayed(model: nn.Module) -> set[str]:
     """Full names of the parameters that the encodings inside ``model`` keep from weight decay."""
-    return {
-        f"{path}.{own}"
-        for path, module in model.named_modules()
-        if isinstance(module, PositionEncoding)
-        for own in module.no_weight_decay()
-    }
+    return {f"{path}.{own}" for path, encoding in find_encodings(model) for own in encoding.no_weight_decay()}

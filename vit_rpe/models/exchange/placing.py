@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
-from vit_rpe.encodings import PositionEncoding
+from vit_rpe.encodings import PositionEncoding, find_encodings
 from vit_rpe.layers.absolute import resample_embedding
 from vit_rpe.models.exchange.start import start_at_zero
 from vit_rpe.models.exchange.weights import Weights
@@ -27,10 +27,9 @@ Grid = tuple[int, ...]
 
 def encodings_inside(model: nn.Module) -> Iterator[tuple[str, int | None, PositionEncoding]]:
     """Every encoding of a model: the path of the module, the layer it serves (None: all), and itself."""
-    for path, module in model.named_modules():
-        if isinstance(module, PositionEncoding):
-            found = re.match(r"blocks\.(\d+)\.", path)
-            yield path, None if found is None else int(found[1]), module
+    for path, encoding in find_encodings(model):
+        found = re.match(r"blocks\.(\d+)\.", path)
+        yield path, None if found is None else int(found[1]), encoding
 
 
 def unflatten_table(table: Tensor, grid: Grid | None) -> dict[str, Tensor]:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from vit_rpe.attention import KERNELS, attend
 from vit_rpe.checks import unknown_name
-from vit_rpe.encodings import Spec, create_position, encodings_of, resized_position
+from vit_rpe.encodings import Spec, create_encoding, parse_specs
 from vit_rpe.models.backbone.position import mask_terms
 from vit_rpe.models.exchange.parts import drop_rate, name_of, require, require_foreign
 from vit_rpe.models.exchange.start import start_at_zero
@@ -61,11 +61,14 @@ def add_rpe(model: nn.Module, rpe: Spec | Sequence[Spec], *, attn_impl: str = "a
     require(drop_rate(getattr(model, "patch_drop", None)) == 0 and not _drops_patches(model), name, "patch dropout")
     where = GridInHand(TokenGrid(tuple(model.patch_embed.grid_size), num_prefix=model.num_prefix_tokens))
     reference = model.patch_embed.proj.weight
+    specs = parse_specs(rpe)
+    if not specs:
+        raise ValueError(f"rpe={rpe!r} adds nothing")
     positions = []
     for index, block in enumerate(blocks):
         heads, width = block.attn.num_heads, block.attn.head_dim
-        position = create_position(
-            rpe,
+        position = create_encoding(
+            specs,
             heads,
             width,
             where.grid,
@@ -74,10 +77,8 @@ def add_rpe(model: nn.Module, rpe: Spec | Sequence[Spec], *, attn_impl: str = "a
             device=reference.device,
             dtype=reference.dtype,
         )
-        if position is None:
-            raise ValueError(f"rpe={rpe!r} adds nothing")
         positions.append(position)
-    start_at_zero(part for position in positions for part in encodings_of(position))
+    start_at_zero(part for position in positions for part in position.parts())
     for block, position in zip(blocks, positions, strict=True):  # nothing is changed before all are built
         block.attn = PositionedAttention(block.attn, position, where, attn_impl).train(block.attn.training)
     model.patch_embed.register_forward_hook(where)
@@ -126,7 +127,7 @@ class Resize:
         for module in self.model.modules():
             if isinstance(module, PositionedAttention):
                 module.where.grid = grid
-                module.rpe = resized_position(module.rpe, grid)
+                module.rpe = module.rpe.resized(grid)
 
 
 class PositionedAttention(nn.Module):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from vit_rpe.checks import check_count
-from vit_rpe.encodings import PositionEncoding
+from vit_rpe.encodings import find_encodings
 from vit_rpe.layers.kv_cache import DecodingCache
 from vit_rpe.models.sequence.io import check_ids
 
@@ -20,9 +20,9 @@ def new_cache(model: SequenceTransformer, context: int | None) -> DecodingCache:
     """An empty cache; see :meth:`SequenceTransformer.new_cache`."""
     if not model.causal:
         raise ValueError("a key/value cache needs causal=True: otherwise later tokens change the earlier ones")
-    for module in model.modules():
-        if isinstance(module, PositionEncoding) and not module.card.decodes:
-            raise ValueError(f"rpe={module.name!r} cannot decode step by step: {module.card.elsewhere}")
+    for _, encoding in find_encodings(model):
+        if not encoding.card.supports_kv_cache:
+            raise ValueError(f"rpe={encoding.name!r} cannot decode step by step: {encoding.card.extrapolation}")
     if context is not None:
         check_count("context", context)
     return DecodingCache(len(model.blocks), model.length if context is None else context)

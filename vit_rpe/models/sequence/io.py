@@ -10,7 +10,7 @@ from timm.models.vision_transformer import get_init_weights_vit
 from torch import Tensor, nn
 
 from vit_rpe.checks import check_count
-from vit_rpe.encodings import PositionEncoding
+from vit_rpe.encodings import find_encodings
 from vit_rpe.layers.absolute import sincos_embedding
 from vit_rpe.position.geometry import Device, TokenGrid
 
@@ -129,6 +129,5 @@ def draw_sequence_weights(model: SequenceTransformer) -> None:
         nn.init.trunc_normal_(model.pos_embed, std=0.02)
     if model.cls_token is not None:
         nn.init.normal_(model.cls_token, std=1e-6)
-    for module in model.modules():
-        if isinstance(module, PositionEncoding):
-            module.reset_parameters()
+    for _, encoding in find_encodings(model):
+        encoding.reset_parameters()

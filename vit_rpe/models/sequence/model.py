@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from vit_rpe.checks import check_count, check_rates, unknown_name
-from vit_rpe.encodings import Spec, create_position, resized_position
+from vit_rpe.encodings import Spec, create_encoding
 from vit_rpe.layers import Block
 from vit_rpe.layers.absolute import check_pos_embed, resample_embedding, sincos_embedding
 from vit_rpe.layers.kv_cache import DecodingCache
@@ -139,7 +139,7 @@ class SequenceTransformer(nn.Module):
             attn_impl=attn_impl,
             logit_clip=logit_clip,
         )
-        self.rpe = create_position(once, num_heads, embed_dim // num_heads, self.grid, **factory)
+        self.rpe = create_encoding(once, num_heads, embed_dim // num_heads, self.grid, **factory) if once else None
         self.blocks = nn.ModuleList(
             Block(
                 embed_dim,
@@ -205,7 +205,7 @@ class SequenceTransformer(nn.Module):
             resampled = resample_embedding(self.pos_embed.detach(), before.size, self.grid.size)
             self.pos_embed = nn.Parameter(resampled.clone(), requires_grad=self.pos_embed.requires_grad)
         if self.rpe is not None:
-            self.rpe = resized_position(self.rpe, self.grid)
+            self.rpe = self.rpe.resized(self.grid)
         for block in self.blocks:
             assert isinstance(block, Block)
             block.attn.set_grid(self.grid)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from vit_rpe.encodings import PositionEncoding
+from vit_rpe.encodings import find_encodings
 from vit_rpe.layers.absolute import resample_embedding
 from vit_rpe.models.vision.embed import embedded_prefix
 
@@ -107,10 +107,9 @@ def average(layers: Sequence[Tensor], key: str) -> Tensor:
 
 def grid_of_tables(model: nn.Module, weights: dict[str, Any]) -> tuple[int, ...] | None:
     """The token grid that tables in the weights were made for, as the model's own encodings read them."""
-    for path, module in model.named_modules():
-        if isinstance(module, PositionEncoding):
-            own = {name: weights.get(f"{path}.{name}") for name, _ in module.named_parameters()}
-            grid = module.grid_of({name: value for name, value in own.items() if value is not None})
-            if grid is not None:
-                return grid
+    for path, encoding in find_encodings(model):
+        own = {name: weights.get(f"{path}.{name}") for name, _ in encoding.named_parameters()}
+        grid = encoding.grid_of({name: value for name, value in own.items() if value is not None})
+        if grid is not None:
+            return grid
     return None

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from vit_rpe.checks import check_count, check_rates
-from vit_rpe.encodings import Spec, create_position, resized_position
+from vit_rpe.encodings import Spec, create_encoding
 from vit_rpe.layers import Block, RelativeMultiheadAttention
 from vit_rpe.layers.absolute import check_pos_embed, sincos_embedding
 from vit_rpe.layers.options import as_window
@@ -179,7 +179,7 @@ class VisionTransformer(nn.Module):
         once, layerwise = split_by_lifetime(
             rpe, grid, shared=rpe_shared, num_heads=num_heads, dim=embed_dim, attn_impl=attn_impl, logit_clip=logit_clip
         )
-        self.rpe = create_position(once, num_heads, embed_dim // num_heads, grid, **factory)
+        self.rpe = create_encoding(once, num_heads, embed_dim // num_heads, grid, **factory) if once else None
         rates: Any = calculate_drop_path_rates(drop_path_rate, depth)
         with drawn_later(weight_init not in ("skip", "reset"), norm_layer, act_layer, mlp_layer):
             self.blocks = nn.ModuleList(
@@ -292,7 +292,7 @@ class VisionTransformer(nn.Module):
         )
         resize_model(self, img_size, patch_size)
         if self.rpe is not None:
-            self.rpe = resized_position(self.rpe, self.grid)
+            self.rpe = self.rpe.resized(self.grid)
         for attention in self.attentions():
             attention.set_grid(self.grid)
 
