@@ -30,7 +30,7 @@ class CombinedEncoding(PositionEncoding):
         self._modules["parts"] = _Parts({part.name: part for part in parts})
 
     @property
-    def parts(self) -> _Parts:  # type: ignore[override]
+    def parts(self) -> _Parts:
         found = self._modules["parts"]
         assert isinstance(found, _Parts)
         return found

@@ -47,7 +47,7 @@ class FrozenPosition(PositionEncoding):
         self.register_load_state_dict_pre_hook(_refuse_to_load)
 
     @property
-    def parts(self) -> Any:  # type: ignore[override]
+    def parts(self) -> Any:
         return self.original[0].parts
 
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
