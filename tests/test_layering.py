@@ -31,7 +31,11 @@ FLOORS = {
     "commands": 9,
     "cli": 9,
 }
-FACES = {"__init__", "_moved"}  # the package itself and the old names of its modules stand above all floors
+FACES = {
+    "__init__",
+    "_moved",
+    "_with_timm",
+}  # the package itself, and what importing it sets up, stand above all floors
 MODULES = sorted(path for path in PACKAGE.rglob("*.py"))
 COLLECTIONS = {"encodings", "models/families", "data/sources", "commands"}  # one item, one file
 ROOM = 12
@@ -44,7 +48,7 @@ ENCODING_NAMES = set(list_encodings()) - {"none", "bias"}  # these two are also 
 KERNEL_NAMES = set(KERNELS)
 OPTIONAL = {  # imported inside functions: they come with an extra, or are heavy and rarely needed
     "accelerate", "albumentations", "datasets", "matplotlib", "onnx", "onnxruntime", "onnxscript", "PIL", "rich",
-    "sklearn", "torchmetrics", "torchvision", "transformers", "webdataset", "yaml",
+    "sklearn", "submitit", "torchmetrics", "torchvision", "transformers", "webdataset", "x_transformers", "yaml",
 }  # fmt: skip
 
 

@@ -2,22 +2,31 @@
 
 >>> import timm, vit_rpe
 >>> model = timm.create_model("vit_rpe_tiny_patch4_32", rpe="bias", num_classes=10)
+
+What is named here is imported when it is first used, so that ``vit-rpe --help`` need not wait for torch.
 """
 
-import importlib
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from vit_rpe._moved import install
-from vit_rpe.attention import attend, attention_weights
-from vit_rpe.encodings import PositionEncoding, create_encoding, list_encodings
-from vit_rpe.layers import RelativeMultiheadAttention
-from vit_rpe.layers.absolute import LearnedEmbedding, sincos_embedding
-from vit_rpe.layers.scalar_bias import RelativePositionBias
-from vit_rpe.models import VisionTransformer, add_rpe, from_timm
-from vit_rpe.position.geometry import TokenGrid
-from vit_rpe.position.terms import PositionTerms
+from vit_rpe._with_timm import register_models
+
+if TYPE_CHECKING:
+    from vit_rpe.attention import attend, attention_weights
+    from vit_rpe.encodings import PositionEncoding, create_encoding, list_encodings
+    from vit_rpe.layers import (
+        LearnedEmbedding,
+        RelativeMultiheadAttention,
+        RelativePositionBias,
+        sincos_embedding,
+    )
+    from vit_rpe.models import VisionTransformer, add_rpe, from_timm
+    from vit_rpe.position.geometry import TokenGrid
+    from vit_rpe.position.terms import PositionTerms
 
 install()
+register_models()
 
 __version__ = "0.1.0"
 
@@ -39,9 +48,34 @@ __all__ = [
     "sincos_embedding",
 ]
 
+_HOMES = {
+    "vit_rpe.attention": ("attend", "attention_weights"),
+    "vit_rpe.encodings": ("PositionEncoding", "create_encoding", "list_encodings"),
+    "vit_rpe.layers": (
+        "LearnedEmbedding",
+        "RelativeMultiheadAttention",
+        "RelativePositionBias",
+        "sincos_embedding",
+    ),
+    "vit_rpe.models": ("VisionTransformer", "add_rpe", "from_timm"),
+    "vit_rpe.position.geometry": ("TokenGrid",),
+    "vit_rpe.position.terms": ("PositionTerms",),
+}
+_ROOMS = ("attention", "data", "encodings", "evaluation", "layers", "models", "position", "study", "training", "viz")
+
 
 def __getattr__(name: str) -> Any:
-    """``vit_rpe.viz`` is imported when it is first used."""
-    if name == "viz":
-        return importlib.import_module("vit_rpe.viz")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """A public name from its home, or a package of ours."""
+    home = next((home for home, names in _HOMES.items() if name in names), None)
+    if home is not None:
+        value = getattr(import_module(home), name)
+    elif name in _ROOMS:
+        value = import_module(f"vit_rpe.{name}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_ROOMS, "__doc__", "__file__", "__path__"])

@@ -13,6 +13,15 @@ from types import ModuleType
 
 MOVED = {
     "vit_rpe.absolute": "vit_rpe.layers.absolute",
+    "vit_rpe.benchmark.compare": "vit_rpe.benchmark.measuring.compare",
+    "vit_rpe.benchmark.data": "vit_rpe.benchmark.input_side.throughput",
+    "vit_rpe.benchmark.intervals": "vit_rpe.benchmark.measuring.intervals",
+    "vit_rpe.benchmark.jobs": "vit_rpe.benchmark.candidates.jobs",
+    "vit_rpe.benchmark.memory": "vit_rpe.benchmark.measuring.memory",
+    "vit_rpe.benchmark.profile": "vit_rpe.benchmark.measuring.profile",
+    "vit_rpe.benchmark.subjects": "vit_rpe.benchmark.candidates.peers",
+    "vit_rpe.benchmark.timing": "vit_rpe.benchmark.measuring.timing",
+    "vit_rpe.benchmark.torchvision_input": "vit_rpe.benchmark.input_side.torchvision_input",
     "vit_rpe.cache": "vit_rpe.layers.kv_cache",
     "vit_rpe.catalogue": "vit_rpe.models.catalogue",
     "vit_rpe.geometry": "vit_rpe.position.geometry",
@@ -29,6 +38,7 @@ MOVED = {
     "vit_rpe.training.pictures": "vit_rpe.training.reporting.pictures",
     "vit_rpe.training.text_samples": "vit_rpe.training.reporting.text_samples",
     "vit_rpe.training.trackers": "vit_rpe.training.reporting.trackers",
+    "vit_rpe.viz.explorer.explorer": "vit_rpe.viz.explorer.write",
 }
 
 

@@ -1,37 +1,78 @@
 """The command line: ``vit-rpe COMMAND ...``.
 
-``COMMANDS`` is the table of contents. A row names the module that holds the command (imported only when the command
-is asked for) and the sentence that ``vit-rpe --help`` shows. ``train`` parses its own arguments, because they are
-the fields of its config.
+``COMMANDS`` is the table of contents; the module of a command is imported when the command is asked for, and imports
+torch when it runs. ``train`` parses its own arguments, because they are the fields of its config.
 
-What a user can cause (a bad value, a missing file, a full disk) prints one line and exits with status 1; anything
-else is a fault of ours and keeps its traceback.
+What a user can cause (a bad value, a missing file, a full disk, a package that is not installed) prints one line and
+exits with status 1, or 2 for options that are wrong as such; anything else is a fault of ours and keeps its traceback.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn
 
-from vit_rpe.checks import unknown_name
+from vit_rpe import __version__
+from vit_rpe.checks import closest, unknown_name
 
-__all__ = ["COMMANDS", "main", "one_line_errors"]
+__all__ = ["COMMANDS", "EXTRAS", "OptionParser", "main", "one_line_errors"]
 
-COMMANDS: dict[str, tuple[str, str]] = {
-    "train": ("vit_rpe.commands.train", "train a model from a config"),
-    "evaluate": ("vit_rpe.commands.evaluate", "accuracy and calibration of a checkpoint"),
-    "predict": ("vit_rpe.commands.predict", "the most likely classes of images"),
-    "extrapolate": ("vit_rpe.commands.extrapolate", "results beyond the trained length, image size or place"),
-    "study": ("vit_rpe.commands.study", "compare encodings over seeds, sizes and data fractions"),
-    "visualize": ("vit_rpe.commands.visualize", "draw attention, biases, content against position"),
-    "explore": ("vit_rpe.commands.explore", "write a page in which you point and see where a model looks"),
-    "benchmark": ("vit_rpe.commands.benchmark", "speed and memory beside no position and other packages"),
-    "encodings": ("vit_rpe.commands.encodings", "list the encodings: paper, parameters, kernels"),
-    "export": ("vit_rpe.commands.export", "a checkpoint as ONNX or torch.export file, checked against the model"),
-    "parity": ("vit_rpe.commands.parity", "compare converted models with timm's own"),
+COMMANDS: dict[str, str] = {
+    "train": "train a model from a config",
+    "evaluate": "accuracy and calibration of a checkpoint",
+    "predict": "the most likely classes of images",
+    "extrapolate": "results beyond the trained length, image size or place",
+    "study": "compare encodings over seeds, sizes and data fractions",
+    "visualize": "draw attention, biases, content against position",
+    "explore": "write a page in which you point and see where a model looks",
+    "benchmark": "speed and memory beside no position and other packages",
+    "encodings": "list the encodings: paper, parameters, kernels",
+    "export": "a checkpoint as ONNX or torch.export file, checked against the model",
+    "parity": "compare converted models with timm's own",
 }
+EXTRAS: dict[str, tuple[str, ...]] = {
+    "viz": ("matplotlib",),
+    "data": ("datasets",),
+    "export": ("onnx", "onnxruntime", "onnxscript"),
+    "train": ("accelerate", "albumentations", "jsonargparse", "matplotlib", "rich", "sklearn", "torchmetrics"),
+}
+"""Optional dependencies, as they are imported, by the extra of ``pyproject.toml`` that installs them."""
+
+
+class OptionParser(argparse.ArgumentParser):
+    """An ``ArgumentParser`` whose errors are one line, with the closest name; options are never abbreviated."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs, allow_abbrev=False)
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does, but an unknown option is told before anything else."""
+        known = list(self._options())
+        for word in args or []:
+            name = word.partition("=")[0]
+            if name == "--":
+                break
+            if name.startswith("--") and name not in known:
+                self.error(f"unknown option {name}{closest(name, known)}")
+        return super().parse_args(args, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"error: {' '.join(message.split())}; {self.prog} --help lists the options\n")
+
+    def _options(self) -> Iterable[str]:
+        for action in self._actions:
+            yield from action.option_strings
+            if isinstance(action, argparse._SubParsersAction):
+                for parser in action.choices.values():
+                    yield from parser._options()
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            raise argparse.ArgumentError(action, str(unknown_name("value", value, map(str, action.choices))))
 
 
 def one_line_errors(work: Callable[[], int | None]) -> int:
@@ -48,26 +89,40 @@ def one_line_errors(work: Callable[[], int | None]) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+    except BrokenPipeError:  # `vit-rpe ... | head`: nobody reads any more, and Python would complain at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except ModuleNotFoundError as error:
+        extra = _extra_of(error.name or "")
+        if extra is None:
+            raise
+        print(f"error: {error.name} is not installed: pip install 'vit_rpe[{extra}]'", file=sys.stderr)
+        return 1
     except (ValueError, RuntimeError, OSError) as error:
         message = " ".join(str(error).split()) or type(error).__name__
         print(f"error: {message}", file=sys.stderr)
         return 1
 
 
+def _extra_of(module: str) -> str | None:
+    """The smallest extra that installs a module."""
+    return next((extra for extra, modules in EXTRAS.items() if module.partition(".")[0] in modules), None)
+
+
 def _overview() -> str:
     width = max(map(len, COMMANDS))
-    rows = [f"  {name:<{width}}  {summary}" for name, (_, summary) in COMMANDS.items()]
+    rows = [f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()]
     head = "usage: vit-rpe COMMAND [options]\n\nRelative position encodings for vision transformers.\n\ncommands:"
-    return "\n".join([head, *rows, "", "vit-rpe COMMAND --help lists the options of a command."])
+    return "\n".join([head, *rows, "", "vit-rpe COMMAND --help lists the options of a command, --version the version."])
 
 
 def _run_command(name: str, arguments: Sequence[str]) -> int | None:
     if name not in COMMANDS:
-        raise unknown_name("command", name, COMMANDS)
-    module = importlib.import_module(COMMANDS[name][0])
+        raise unknown_name("command", name, [*COMMANDS, "--help", "--version"])
+    module = importlib.import_module(f"vit_rpe.commands.{name}")
     if name == "train":
         return module.main(arguments)
-    parser = argparse.ArgumentParser(prog=f"vit-rpe {name}", description=module.__doc__)
+    parser = OptionParser(prog=f"vit-rpe {name}", description=module.__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     module.add_arguments(parser)
     return module.run(parser.parse_args(arguments))
@@ -82,7 +137,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # names on disk need not be text: they are printed somehow
+            stream.reconfigure(errors="backslashreplace")
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["--version"]:
+        print(f"vit_rpe {__version__}")
+        return 0
     if not words or words[0] in ("-h", "--help"):
         print(_overview())
         return 0 if words else 2

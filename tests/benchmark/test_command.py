@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from vit_rpe.benchmark.compare import Result
-from vit_rpe.benchmark.intervals import Interval
-from vit_rpe.benchmark.jobs import Job, build
-from vit_rpe.benchmark.memory import measure_peak
+from vit_rpe.benchmark.candidates.jobs import Job, build
+from vit_rpe.benchmark.candidates.peers import PEERS, Shape, counterpart, peers_of
+from vit_rpe.benchmark.measuring.compare import Result
+from vit_rpe.benchmark.measuring.intervals import Interval
+from vit_rpe.benchmark.measuring.memory import measure_peak
 from vit_rpe.benchmark.report import MISS, PASS, draw_curves, draw_ratios, markdown, summary, write_csv
-from vit_rpe.benchmark.subjects import PEERS, Shape, counterpart, peers_of
 from vit_rpe.cli import main
 
 SMALL = {"size": "nano", "img_size": 32, "patch_size": 8, "depth": 1}
@@ -71,12 +71,12 @@ def test_peer_and_counterpart_are_alike(name: str) -> None:
     ("options", "message"),
     [
         (["--suite", "readme", "--encodings", "alibi"], "--encodings means nothing with --suite"),
-        (["--suite", "readme", "--device", "cuda"], "--device means nothing with --suite"),
+        (["--suite", "readme", "--device", "auto"], "--device means nothing with --suite"),
         (["--curve", "--img-size", "64"], "--img-size means nothing with --curve"),
         (["--against", "timm", "--encodings", "t5"], "--encodings means nothing with --against"),
-        (["--batch", "0"], "batch must be an integer of at least 1"),
+        (["--batch-size", "0"], "--batch-size must be an integer of at least 1"),
         (["--against", "timm", "--attn-impl", "eager"], "--attn-impl means nothing with --against"),
-        (["--curve", "--batch", "1", "8"], "--curve takes one batch, got 1 8"),
+        (["--curve", "--batch-size", "1", "8"], "--curve takes one --batch-size, got 1 8"),
         (["--quick"], "--quick means nothing without --suite"),
         (["--largest", "14"], "--largest means nothing without --curve"),
         (["--frozen", "--mode", "training"], "--frozen is for inference"),

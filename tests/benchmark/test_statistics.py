@@ -7,7 +7,7 @@ from math import comb
 import pytest
 
 from vit_rpe.benchmark import Timing, interleave, median_interval
-from vit_rpe.benchmark.intervals import missed
+from vit_rpe.benchmark.measuring.intervals import missed
 
 
 def test_interval_is_made_of_order_statistics() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vit_rpe.benchmark.data import SETTINGS, run, table
+from vit_rpe.benchmark.input_side.throughput import SETTINGS, run, table
 from vit_rpe.cli import main
 
 

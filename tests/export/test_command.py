@@ -96,10 +96,11 @@ def test_a_missing_package(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--export", "--rpe", "bias", "rpoe"], "did you mean 'rope'?"),
-        (["--rpe", "bias"], "--rpe goes with --export"),
-        (["--depth", "0"], "--depth must be at least 1, got 0"),
-        (["--grid", "3", "-1"], "--grid must be at least 1 1, got 3 -1"),
+        (["--export", "--encodings", "bias", "rpoe"], "did you mean 'rope'?"),
+        (["--encodings", "bias"], "--encodings goes with --export"),
+        (["--export", "--grid", "3", "4"], "--grid does not go with --export"),
+        (["--depth", "0"], "--depth and --grid must be an integer of at least 1, got 0"),
+        (["--grid", "3", "-1"], "--depth and --grid must be an integer of at least 1, got -1"),
     ],
 )
 def test_bad_options_of_parity(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

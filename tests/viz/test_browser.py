@@ -15,7 +15,7 @@ from tests.viz.browser import chromium, opened
 from tests.viz.build import DEPTH, GRID, HEADS, HEIGHT, WIDTH, images, vision_model
 from vit_rpe.encodings import encoding_class, list_encodings
 from vit_rpe.viz import Recording, record
-from vit_rpe.viz.explorer.explorer import explorer_page
+from vit_rpe.viz.explorer.write import explorer_page
 
 pytestmark = pytest.mark.browser
 

@@ -47,7 +47,7 @@ def picture(tmp_path: Path) -> Path:
 def test_every_picture_of_a_checkpoint(checkpoint: Path, picture: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     words = ["--checkpoint", checkpoint.parent, "--image", picture, picture, "--query", "2,4", "--target", "cat"]
-    assert main(["visualize", *map(str, words), "--layers", "0-1", "--heads", "3,0", "--out", str(out)]) == 0
+    assert main(["visualize", *map(str, words), "--layers", "0-1", "--heads", "3,0", "--output", str(out)]) == 0
     per_image = ["attention", "content", "gradient_weighted", "position", "split"]
     expected = [f"{stem}-{what}" for stem in ("_script_", "_script_.2") for what in per_image]
     expected += ["bias", "distance", "frequencies", "rollout"]
@@ -60,7 +60,7 @@ def test_every_picture_of_a_checkpoint(checkpoint: Path, picture: Path, tmp_path
 @pytest.mark.parametrize(("kind", "starts"), [("svg", "<?xml"), ("html", "<!doctype html>")])
 def test_other_formats(checkpoint: Path, picture: Path, tmp_path: Path, kind: str, starts: str) -> None:
     out = tmp_path / "out"
-    words = ["visualize", "--checkpoint", str(checkpoint), "--image", str(picture), "--format", kind, "--out", str(out)]
+    words = ["visualize", "--checkpoint", str(checkpoint), "--image", str(picture), "--format", kind, "--output", str(out)]
     assert main([*words, "--layers", "1", "--heads", "0"]) == 0
     files = list(out.iterdir())
     assert files
@@ -70,7 +70,7 @@ def test_other_formats(checkpoint: Path, picture: Path, tmp_path: Path, kind: st
 
 def test_overlays_lie_on_the_pixels_the_model_saw(checkpoint: Path, picture: Path, tmp_path: Path) -> None:
     out = tmp_path / "explorer.html"
-    assert main(["explore", "--checkpoint", str(checkpoint), "--image", str(picture), "--out", str(out)]) == 0
+    assert main(["explore", "--checkpoint", str(checkpoint), "--image", str(picture), "--output", str(out)]) == 0
     page = out.read_text(encoding="utf-8")
     data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
     assert data["names"] == ["<script>.png"]
@@ -87,11 +87,11 @@ def test_a_plain_timm_model(picture: Path, tmp_path: Path, capsys: pytest.Captur
     model_args = json.dumps({"depth": 2, "embed_dim": 48, "num_heads": 3, "num_classes": 5})
     words = ["--model", "vit_tiny_patch16_224", "--model-args", model_args, "--img-size", "48", "80"]
     out = tmp_path / "out"
-    assert main(["visualize", *words, "--image", str(picture), "--query", "class", "--out", str(out)]) == 0
+    assert main(["visualize", *words, "--image", str(picture), "--query", "class", "--output", str(out)]) == 0
     assert "no bias picture" in capsys.readouterr().out
     assert not (out / "bias.png").exists()
     assert (out / "rollout.png").exists()
-    assert main(["explore", *words, "--image", str(picture), "--out", str(out / "page.html")]) == 0
+    assert main(["explore", *words, "--image", str(picture), "--output", str(out / "page.html")]) == 0
 
 
 def test_a_model_of_text(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_model_of_text(tmp_path: Path) -> None:
     treatment = TextTreatment(("\ufffd", "a", "b", "$"), 9, "language").to_dict()
     save_checkpoint(tmp_path, model.state_dict(), CheckpointInfo(name, args, list("?ab$"), treatment))
     out = tmp_path / "out"
-    assert main(["visualize", "--checkpoint", str(tmp_path), "--text", "ab$ba", "--out", str(out)]) == 0
+    assert main(["visualize", "--checkpoint", str(tmp_path), "--text", "ab$ba", "--output", str(out)]) == 0
     assert {path.stem for path in out.iterdir()} >= {"tokens-layer0", "tokens-layer1", "distance", "bias"}
     assert main(["explore", "--checkpoint", str(tmp_path), "--image", "x.png"]) == 1
 
@@ -121,8 +121,8 @@ def test_a_page_that_is_too_large_is_rounded_more(
         return "x" * 1000 * (30 if bits is None else 21 + bits)
 
     monkeypatch.setattr("vit_rpe.commands.explore.LARGEST_FILE", limit)
-    monkeypatch.setattr("vit_rpe.viz.explorer.explorer.explorer_page", page)
-    words = ["--checkpoint", str(checkpoint), "--image", str(picture), "--out", str(tmp_path / "page.html")]
+    monkeypatch.setattr("vit_rpe.viz.explorer.write.explorer_page", page)
+    words = ["--checkpoint", str(checkpoint), "--image", str(picture), "--output", str(tmp_path / "page.html")]
     assert main(["explore", *words]) == 0
     told = capsys.readouterr().out
     assert (f"rounded to {bits} bits" in told) == (bits is not None)
@@ -158,7 +158,7 @@ def test_one_clear_line(
     here = Path.cwd()
     os.chdir(tmp_path)
     try:
-        status = main(["visualize", "--checkpoint", str(checkpoint), *words, "--out", "out"])
+        status = main(["visualize", "--checkpoint", str(checkpoint), *words, "--output", "out"])
     finally:
         os.chdir(here)
     lines = capsys.readouterr().err.splitlines()
@@ -180,10 +180,10 @@ def test_one_clear_line(
 def test_models_that_cannot_be_seen(
     picture: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, words: list[str], message: str
 ) -> None:
-    assert main([command, *words, "--image", str(picture), "--out", str(tmp_path / "out")]) == 1
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1
-    assert message in lines[0]
+    assert main([command, *words, "--image", str(picture), "--output", str(tmp_path / "out")]) == 1
+    *notes, error = capsys.readouterr().err.splitlines()
+    assert message in error
+    assert all("random weights here" in note for note in notes)
 
 
 def test_a_checkpoint_without_class_names(
@@ -196,7 +196,7 @@ def test_a_checkpoint_without_class_names(
 
 
 def test_lists_of_numbers() -> None:
-    from vit_rpe.commands._subject import numbers
+    from vit_rpe.commands._options import numbers
 
     assert numbers("0,3,6-8", "layer", 9) == [0, 3, 6, 7, 8]
     assert numbers(None, "layer", 9) is None

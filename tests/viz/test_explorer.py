@@ -15,8 +15,8 @@ from tests.viz.build import HEIGHT, WIDTH, images, vision_model
 from vit_rpe.models.sequence.model import SequenceTransformer
 from vit_rpe.models.vit_rpe import SIZES
 from vit_rpe.viz import record
-from vit_rpe.viz.explorer.explorer import explorer_page
 from vit_rpe.viz.explorer.packing import ALPHABET, Packer, base85
+from vit_rpe.viz.explorer.write import explorer_page
 
 
 def unpacked(text: str, length: int) -> bytes:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from vit_rpe.benchmark.compare import Effort, Result
-from vit_rpe.benchmark.timing import interleave
+from vit_rpe.benchmark.measuring.compare import Effort, Result
+from vit_rpe.benchmark.measuring.timing import interleave
 from vit_rpe.encodings import create_encoding
 from vit_rpe.position.geometry import TokenGrid, axis_offsets
 from vit_rpe.position.terms import dense_bias

@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Callable, Iterator
 from itertools import product
 
-from vit_rpe.benchmark.compare import Effort, Result, compare_memory, compare_times
-from vit_rpe.benchmark.jobs import Job
-from vit_rpe.benchmark.memory import measure_peak
-from vit_rpe.benchmark.subjects import absent, peers_of
+from vit_rpe.benchmark.candidates.jobs import Job
+from vit_rpe.benchmark.candidates.peers import absent, peers_of
+from vit_rpe.benchmark.measuring.compare import Effort, Result, compare_memory, compare_times
+from vit_rpe.benchmark.measuring.memory import measure_peak
 from vit_rpe.encodings import list_encodings, parse_spec
 
 SIDES = (7, 14, 24, 32, 48, 64, 96, 128)

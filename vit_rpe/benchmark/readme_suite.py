@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from vit_rpe.benchmark.compare import Effort, Result, compare_memory, compare_times
+import timm
+
+from vit_rpe.benchmark.candidates.jobs import Job, build
+from vit_rpe.benchmark.candidates.peers import CLASSES, peers_of
 from vit_rpe.benchmark.construction import measure_construction
-from vit_rpe.benchmark.jobs import Job, build
-from vit_rpe.benchmark.subjects import CLASSES, peers_of
-from vit_rpe.benchmark.timing import interleave
+from vit_rpe.benchmark.measuring.compare import Effort, Result, compare_memory, compare_times
+from vit_rpe.benchmark.measuring.timing import interleave
 
 FREE = ("bias", "bias_axial", "alibi", "t5", "cpb", "rope", "rope_mixed", "rope_normalized")
 CONTEXTUAL = ("shaw", "decomposed", "irpe", "deberta", "transformer_xl")
@@ -106,8 +108,6 @@ def _creation() -> Iterator[Result]:
     The plain ViT is the peer of the target: it draws its weights by the same initialisation as ours. timm builds its
     ``vit_relpos`` models with ``weight_init="skip"``, which leaves each layer as its constructor drew it.
     """
-    import timm
-
     plain, relpos = "timm vit_small_patch16_224", "timm relpos table"
     work: dict[str, Callable[[], object]] = {
         "ours": lambda: build(Job("bias")),

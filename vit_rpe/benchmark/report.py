@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from vit_rpe.benchmark.compare import Result
-from vit_rpe.benchmark.intervals import missed
+from vit_rpe.benchmark.measuring.compare import Result
+from vit_rpe.benchmark.measuring.intervals import missed
 
 PASS, MISS = "✓", "✗"
 NUMBERS = ("seconds", "ratio", "low", "high", "peak_mb", "memory_ratio", "target", "met")

@@ -1,7 +1,7 @@
 """Measure speed and memory of encodings, interleaved with no position and with other packages.
 
 vit-rpe benchmark --suite readme
-vit-rpe benchmark --encodings bias rope alibi --batch 1 8 --mode inference training
+vit-rpe benchmark --encodings bias rope alibi --batch-size 1 8 --mode inference training
 vit-rpe benchmark --encodings bias alibi --curve
 vit-rpe benchmark --against timm
 vit-rpe benchmark --profile --encodings bias deberta
@@ -15,13 +15,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit_rpe.benchmark.timing import CLOCKS
 from vit_rpe.checks import check_count
+from vit_rpe.commands._options import Renamed, add_device, choose_device
 
 if TYPE_CHECKING:
-    from vit_rpe.benchmark.compare import Result
+    from vit_rpe.benchmark.measuring.compare import Result
 
 SUITES = ("readme",)
+CLOCKS = ("wall", "cpu")
 
 _OF_GRID = ("size", "img_size", "patch_size", "depth", "batch", "mode", "execution", "attn_impl", "device", "dtype")
 MEANINGLESS = {
@@ -47,16 +48,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--img-size", nargs="+", type=int, default=[224], metavar="PIXELS")
     parser.add_argument("--patch-size", type=int, default=16)
     parser.add_argument("--depth", type=int, help="layers, if not the size's own")
-    parser.add_argument("--batch", nargs="+", type=int, default=[1])
+    parser.add_argument("--batch-size", dest="batch", nargs="+", type=int, default=[1], metavar="N")
+    parser.add_argument("--batch", nargs="+", type=int, action=Renamed, new="--batch-size")
     parser.add_argument("--mode", nargs="+", default=["inference"], choices=["inference", "training"])
     parser.add_argument("--execution", nargs="+", default=["eager"], choices=["eager", "compiled"])
     parser.add_argument("--frozen", action="store_true", help="positions as constants, model.freeze(); inference only")
     parser.add_argument("--attn-impl", default="auto", help="attention kernel of our models")
     parser.add_argument("--memory", action="store_true", help="also peak memory, in a process for each candidate")
-    parser.add_argument("--device", default="cpu")
+    add_device(parser, default="cpu")
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
     parser.add_argument("--threads", type=int, help="CPU threads; default: torch's")
-    parser.add_argument("--clock", default="wall", choices=list(CLOCKS), help="cpu: time of this process only")
+    parser.add_argument("--clock", default="wall", choices=CLOCKS, help="cpu: time of this process only")
     parser.add_argument("--seconds", type=float, default=15.0, help="time of one comparison, about")
     parser.add_argument("--rounds", type=int, default=31, help="most rounds of one comparison")
     parser.add_argument("--output", type=Path, metavar="DIR", help="also write results.md, .csv, .png and summary.md")
@@ -64,7 +66,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     words = parser.add_subparsers(dest="what", metavar="data", help="instead: images/s of the input side")
     data = words.add_parser("data", description="Images per second of the input side, beside torchvision's transforms.")
     data.add_argument("--setting", nargs="+", default=["memory", "jpeg"], metavar="NAME", help="memory, jpeg")
-    data.add_argument("--path", metavar="DIR", help="a folder of images by class for jpeg; default: made-up files")
+    data.add_argument(
+        "--data.path", dest="path", metavar="DIR", help="a folder of images by class for jpeg; default: made-up files"
+    )
+    data.add_argument("--path", action=Renamed, new="--data.path")
     data.add_argument("--workers", type=int, default=2, help="loader processes of either side")
     data.add_argument("--images", type=int, default=2000, help="images a measurement; memory takes ten times as many")
     data.add_argument("--batch-size", type=int, default=50)
@@ -84,8 +89,8 @@ def run(args: argparse.Namespace) -> None:
         return _run_profile(args)
     import torch
 
-    from vit_rpe.benchmark.compare import Effort, machine
     from vit_rpe.benchmark.grid import measure_curve, measure_grid, measure_peers
+    from vit_rpe.benchmark.measuring.compare import Effort, machine
     from vit_rpe.benchmark.readme_suite import readme_suite
     from vit_rpe.benchmark.report import markdown
 
@@ -116,9 +121,9 @@ def run(args: argparse.Namespace) -> None:
 def _run_profile(args: argparse.Namespace) -> None:
     import torch
 
-    from vit_rpe.benchmark.compare import machine
     from vit_rpe.benchmark.grid import encoding_names, settings
-    from vit_rpe.benchmark.profile import profile, profile_table
+    from vit_rpe.benchmark.measuring.compare import machine
+    from vit_rpe.benchmark.measuring.profile import profile, profile_table
 
     if args.threads is not None:
         torch.set_num_threads(args.threads)
@@ -138,30 +143,39 @@ def _check(args: argparse.Namespace) -> None:
     for name in MEANINGLESS[kind]:
         if getattr(args, name) != args.of_models[name]:
             where = f"with --{kind}" if kind else f"without --{'suite' if name == 'quick' else 'curve'}"
-            raise ValueError(f"--{name.replace('_', '-')} means nothing {where}")
+            raise ValueError(f"{_spelled(name)} means nothing {where}")
     for name in ("size", "batch", "mode"):
         if args.curve and len(getattr(args, name)) > 1:
-            raise ValueError(f"--curve takes one {name}, got {' '.join(map(str, getattr(args, name)))}")
-    for name in ("img_size", "batch"):
-        for value in getattr(args, name):
-            check_count(name, value)
+            raise ValueError(f"--curve takes one {_spelled(name)}, got {' '.join(map(str, getattr(args, name)))}")
+    for name in ("img_size", "batch", "patch_size", "depth", "threads", "rounds", "largest"):
+        given = getattr(args, name)
+        for value in given if isinstance(given, list) else [given]:
+            if value is not None:
+                check_count(_spelled(name), value)
+    args.device = str(choose_device(args.device))
     if args.output is not None:
         args.output.mkdir(parents=True, exist_ok=True)  # before anything is measured for it
     if args.frozen and "training" in args.mode:
         raise ValueError("--frozen is for inference: positions that are constants are not trained")
 
 
+def _spelled(name: str) -> str:
+    return "--batch-size" if name == "batch" else f"--{name.replace('_', '-')}"
+
+
 def _run_data(args: argparse.Namespace) -> None:
-    from vit_rpe.benchmark.data import run as measure
-    from vit_rpe.benchmark.data import table
+    from vit_rpe.benchmark.input_side.throughput import run as measure
+    from vit_rpe.benchmark.input_side.throughput import table
 
     for name, default in args.of_models.items():
         if getattr(args, name) != default:
-            raise ValueError(f"--{name.replace('_', '-')} is for models and means nothing for 'benchmark data'")
+            raise ValueError(f"{_spelled(name)} is for models and means nothing for 'benchmark data'")
     for name in ("images", "batch_size", "repeats"):
-        check_count(name, getattr(args, name))
+        check_count(_spelled(name), getattr(args, name))
     if args.workers < 0:
-        raise ValueError(f"workers must be at least 0, got {args.workers}")
+        raise ValueError(f"--workers must be at least 0, got {args.workers}")
+    if args.path is not None and "jpeg" not in args.setting:
+        raise ValueError("--data.path is for --setting jpeg: the images of memory are made up")
     print(
         table(
             measure(
@@ -196,7 +210,7 @@ def _save(results: list[Result], folder: Path | None) -> None:
     """Write the table as far as it is known: a long run that is stopped keeps what it has."""
     if folder is None:
         return
-    from vit_rpe.benchmark.compare import machine
+    from vit_rpe.benchmark.measuring.compare import machine
     from vit_rpe.benchmark.report import markdown, summary, write_csv
 
     (folder / "results.md").write_text(f"{machine()}\n\n{markdown(results)}\n")

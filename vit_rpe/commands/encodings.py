@@ -7,20 +7,34 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
+import textwrap
+from itertools import zip_longest
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from vit_rpe.models.catalogue import Row, catalogue, markdown_table
+if TYPE_CHECKING:
+    from vit_rpe.models.catalogue import Row
+
+HEADINGS = ("rpe=", "parameters", "paper", "adds", "kernels", "at another resolution")
+FIXED = 2
+"""Columns that are never wrapped: a name is copied from here."""
+NARROWEST = 78
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``vit-rpe encodings``."""
+    """Declare the options."""
     parser.add_argument("--format", choices=("table", "markdown", "json"), default="table", help="how to print it")
-    parser.add_argument("--pictures", metavar="FOLDER", help="draw a picture per encoding into this folder")
+    parser.add_argument("--pictures", metavar="FOLDER", help="instead: draw a picture per encoding into this folder")
 
 
 def run(args: argparse.Namespace) -> None:
     """Print the table, or draw."""
+    from vit_rpe.models.catalogue import catalogue, markdown_table
+
     if args.pictures is not None:
+        if args.format != "table":
+            raise ValueError(f"--format {args.format} is for the table, --pictures draws instead")
         _draw(Path(args.pictures))
         return
     rows = catalogue()
@@ -29,29 +43,45 @@ def run(args: argparse.Namespace) -> None:
     elif args.format == "markdown":
         print(markdown_table(rows))
     else:
-        _print_table(rows)
+        print(text_table(rows, shutil.get_terminal_size().columns))
 
 
-def _print_table(rows: list[Row]) -> None:
-    from rich.console import Console
-    from rich.table import Table
+def text_table(rows: list[Row], width: int) -> str:
+    """The rows as columns of text; names are whole at any width, the other columns share what is left.
 
-    table = Table(title="Relative position encodings (parameters: ViT-S/16 at 224 px, all layers)", expand=False)
-    for heading in ("rpe=", "paper", "adds"):
-        table.add_column(heading)
-    table.add_column("parameters", justify="right")
-    for heading in ("kernels", "at another resolution"):
-        table.add_column(heading)
-    for row in rows:
-        table.add_row(row.name, row.paper, row.adds, f"{row.parameters:,}", row.kernels, row.extrapolation)
-    Console().print(table)
+    Args:
+        width: of the terminal in characters; below 78 counts as 78.
+    """
+    cells = [HEADINGS] + [
+        (row.name, f"{row.parameters:,}", row.paper, row.adds or "nothing", row.kernels, row.extrapolation) for row in rows
+    ]
+    longest = [max(len(row[column]) for row in cells) for column in range(len(HEADINGS))]
+    gaps = 2 * (len(HEADINGS) - 1)
+    left = max(width, NARROWEST) - gaps - sum(longest[:FIXED])
+    wanted = sum(longest[FIXED:])
+    shares = [max(8, length * left // wanted) for length in longest[FIXED:]] if wanted > left else longest[FIXED:]
+    widths = [*longest[:FIXED], *shares]
+    lines = ["Relative position encodings (parameters: ViT-S/16 at 224 px, all layers)", ""]
+    for row in cells:
+        wrapped = [textwrap.wrap(cell, size) or [""] for cell, size in zip(row, widths, strict=True)]
+        for parts in zip_longest(*wrapped, fillvalue=""):
+            aligned = [
+                part.rjust(size) if column == 1 else part.ljust(size)
+                for column, (part, size) in enumerate(zip(parts, widths, strict=True))
+            ]
+            lines.append("  ".join(aligned).rstrip())
+        if wanted > left:
+            lines.append("")
+    return "\n".join(lines).rstrip()
 
 
 def _draw(folder: Path) -> None:
     """A picture per encoding: a 9 x 13 grid, four heads, seed 0, every token with the same random q and k."""
+    import matplotlib  # noqa: F401  (told before anything is computed for it)
     import torch
 
     from vit_rpe import TokenGrid, create_encoding
+    from vit_rpe.models.catalogue import catalogue
     from vit_rpe.viz import by_offset, offset_range
     from vit_rpe.viz.plots.bias import plot_signed
     from vit_rpe.viz.recording.pieces import Pieces

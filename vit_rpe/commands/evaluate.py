@@ -9,53 +9,46 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vit_rpe.checks import check_count
+from vit_rpe.commands._options import add_checkpoint, add_device, add_img_size, choose_device, image_size
 
 if TYPE_CHECKING:
-    import torch
+    from vit_rpe.training.checkpoint.checkpoint import LoadedCheckpoint
+    from vit_rpe.training.metrics import Evaluation
 
 __all__ = ["add_arguments", "run"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--checkpoint", required=True, metavar="DIR_OR_FILE", help="run folder, or a checkpoint in it")
-    parser.add_argument(
-        "--img-size", type=int, nargs="+", metavar="N", help="image side, or height and width; default: the model's"
-    )
+    add_checkpoint(parser)
+    add_img_size(parser)
     parser.add_argument("--data.name", dest="data_name", metavar="NAME", help="other data than it was trained on")
     parser.add_argument("--data.path", dest="data_path", metavar="PATH", help="where the data lie")
     parser.add_argument("--split", choices=("val", "train"), default="val", help="which images (default: val)")
     parser.add_argument("--batch-size", type=int, help="images per step; default: as in training")
     parser.add_argument("--workers", type=int, help="loader processes; default: as in training")
-    parser.add_argument("--device", choices=("auto", "cpu"), default="auto")
+    add_device(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     parser.add_argument("--confusion", metavar="FILE", help="draw the confusion matrix into this picture")
 
 
-def image_size(words: list[int] | None) -> tuple[int, int] | None:
-    """``--img-size`` as (height, width).
-
-    Raises:
-        ValueError: not one or two positive numbers.
-    """
-    if words is None:
-        return None
-    if len(words) > 2 or min(words) < 1:
-        raise ValueError(f"--img-size takes a side, or height and width, in pixels; got {words}")
-    return (words[0], words[-1])
-
-
-def choose_device(word: str) -> torch.device:
-    """The device of ``--device``: ``auto`` takes an accelerator if there is one."""
-    import torch
-
-    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    return torch.device("cpu") if word == "cpu" or found is None else found
-
-
 def run(args: argparse.Namespace) -> None:
     """Evaluate and print."""
+    if args.batch_size is not None:
+        check_count("--batch-size", args.batch_size)
+    if args.workers is not None and args.workers < 0:
+        raise ValueError(f"--workers must be at least 0, got {args.workers}")
+    if args.confusion:
+        import matplotlib  # noqa: F401  (told before anything is computed for it)
+
+        if not Path(args.confusion).absolute().parent.is_dir():
+            raise ValueError(f"--confusion {args.confusion}: there is no such folder")
+
     from vit_rpe.data import Preprocessing
     from vit_rpe.training.checkpoint.checkpoint import load_checkpoint
     from vit_rpe.training.task import task_of
@@ -104,9 +97,7 @@ def run(args: argparse.Namespace) -> None:
     print(words if args.split == "val" else words.replace("test", "train", 1))
 
 
-def _evaluate(args: argparse.Namespace, loaded: Any) -> tuple[Any, str]:
-    from dataclasses import replace
-
+def _evaluate(args: argparse.Namespace, loaded: LoadedCheckpoint) -> tuple[Evaluation, str]:
     from vit_rpe.data import DataConfig, eval_loader, rebuild_data
     from vit_rpe.training.metrics import evaluate
 

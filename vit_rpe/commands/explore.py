@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from vit_rpe.commands._subject import Subject, add_subject_arguments, load_images, load_subject
+from vit_rpe.commands._inputs import load_images
+from vit_rpe.commands._named_model import NamedModel, add_model_arguments, load_model
+from vit_rpe.commands._options import add_output
 
 __all__ = ["add_arguments", "run"]
 
@@ -16,8 +18,8 @@ FEWER_BITS = (7, 6)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    add_subject_arguments(parser)
-    parser.add_argument("--out", default="explorer.html", metavar="FILE", help="default: explorer.html")
+    add_model_arguments(parser)
+    add_output(parser, default="explorer.html", metavar="FILE", help="the page", once="--out")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -25,35 +27,37 @@ def run(args: argparse.Namespace) -> None:
     import torch
 
     from vit_rpe.viz import record
-    from vit_rpe.viz.explorer.explorer import explorer_page
+    from vit_rpe.viz.explorer.write import explorer_page
 
-    subject = load_subject(args)
-    inputs, pixels, names = load_images(subject, args.image)
-    with torch.no_grad(), record(subject.model) as seen:
-        scores = subject.model(inputs)
-    captions, note = _captions(subject, scores), ""
-    page = explorer_page(seen, pixels, names=names, title=subject.title, captions=captions)
+    path = Path(args.output)
+    if path.is_dir():
+        raise ValueError(f"--output {path} is a folder: name the file to write")
+    named = load_model(args)
+    inputs, pixels, names = load_images(named, args.image)
+    with torch.no_grad(), record(named.model) as seen:
+        scores = named.model(inputs)
+    captions, note = _captions(named, scores), ""
+    page = explorer_page(seen, pixels, names=names, title=named.title, captions=captions)
     for bits in FEWER_BITS:
         if len(page.encode()) <= LARGEST_FILE:
             break
-        page = explorer_page(seen, pixels, names=names, title=subject.title, captions=captions, bits=bits)
+        page = explorer_page(seen, pixels, names=names, title=named.title, captions=captions, bits=bits)
         note = f"\nq and k are rounded to {bits} bits instead of 8 to keep the file small: maps are less exact"
     if len(page.encode()) > LARGEST_FILE:
         note += (
             f"\nthe file is larger than {LARGEST_FILE / 1e6:g} MB: fewer images or a smaller --img-size make it smaller"
         )
-    path = Path(args.out)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page, encoding="utf-8")
     print(f"{path}  {path.stat().st_size / 1e6:.1f} MB, {len(names)} images, {len(seen)} layers{note}")
 
 
-def _captions(subject: Subject, scores: object) -> list[str] | None:
+def _captions(named: NamedModel, scores: object) -> list[str] | None:
     """The most likely class of each image, where the classes have names."""
     import torch
 
-    if subject.class_names is None or not isinstance(scores, torch.Tensor) or scores.ndim != 2:
+    if named.class_names is None or not isinstance(scores, torch.Tensor) or scores.ndim != 2:
         return None
     values, classes = scores.float().softmax(dim=1).max(dim=1)
     found = zip(classes.tolist(), values.tolist(), strict=True)
-    return [f"predicted: {subject.class_names[number]}, {value:.0%}" for number, value in found]
+    return [f"predicted: {named.class_names[number]}, {value:.0%}" for number, value in found]

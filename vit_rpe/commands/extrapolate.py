@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import argparse
 import csv
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from vit_rpe.checks import unknown_name
+from vit_rpe.commands._options import add_checkpoint, add_device, add_output, choose_device
 
 __all__ = ["add_arguments", "run"]
 
@@ -23,19 +25,20 @@ Change = Callable[..., None]
 LENGTHS = (0.5, 1, 2, 4, 8)
 SIZES = (0.5, 0.75, 1, 1.5, 2, 3, 4)
 SHIFTS = (0, 0.125, 0.25, 0.375, 0.5)
+DATE = re.compile(r"\d{4}-\d\d-\d\d_")
 FIELDS = ("label", "checkpoint", "changed", "place", "factor", "measure", "result", "perplexity")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--checkpoint", nargs="+", required=True, metavar="DIR_OR_FILE", help="run folders, or files")
-    parser.add_argument("--label", nargs="+", metavar="TEXT", help="one a checkpoint; default: the run folders' names")
-    parser.add_argument("--output", default="extrapolation.png", metavar="FILE", help="picture; the CSV lies beside it")
+    add_checkpoint(parser, nargs="+")
+    parser.add_argument("--label", nargs="+", metavar="TEXT", help="one a checkpoint; default: the experiments' names")
+    add_output(parser, default="extrapolation.png", metavar="FILE", help="picture; the CSV lies beside it")
     parser.add_argument(
         "--factors", type=float, nargs="+", metavar="F", help=f"lengths {LENGTHS} or sizes {SIZES}, times the trained"
     )
     parser.add_argument(
-        "--shifts", type=float, nargs="*", default=SHIFTS, metavar="S", help=f"shifts, shares of a side {SHIFTS}"
+        "--shifts", type=float, nargs="*", metavar="S", help=f"shifts of an image {SHIFTS}, times its width"
     )
     parser.add_argument(
         "--resample",
@@ -45,15 +48,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--without-position", action="store_true", help="also draw each model with position removed")
     parser.add_argument("--data.path", dest="data_path", metavar="PATH", help="where the data lie")
-    parser.add_argument("--device", choices=("auto", "cpu"), default="auto")
+    add_device(parser)
 
 
 def run(args: argparse.Namespace) -> None:
     """Evaluate, draw, write and print."""
+    import matplotlib  # noqa: F401  (told before anything is computed for it)
+
     from vit_rpe.training.checkpoint.checkpoint import find_checkpoint, read_info
     from vit_rpe.viz.plots.extrapolation import plot_extrapolation
 
-    labels = args.label or [_name(path) for path in args.checkpoint]
+    labels = args.label or _labels(args.checkpoint)
     if len(labels) != len(args.checkpoint):
         raise ValueError(f"--label needs one name a checkpoint: {len(args.checkpoint)}, got {len(labels)}")
     if len(set(labels)) < len(labels):
@@ -67,6 +72,8 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError("language and image models do not go on one plot: call the command once for each kind")
     if args.resample is not None and kinds == {False}:
         raise ValueError("--resample is for language models: an image model is resampled to every size anyway")
+    if args.shifts is not None and kinds == {True}:
+        raise ValueError("--shifts is for image models: a language model is asked at other lengths, --factors")
     rows: list[dict[str, Any]] = []
     for label, folder in zip(labels, folders, strict=True):
         for suffix, change in _variants(args, label).items():
@@ -101,7 +108,9 @@ def _language_rows(args: argparse.Namespace, folder: Path, change: Change) -> It
 
     native = read_info(folder).preprocessing["length"]
     places = [max(1, round(native * factor)) for factor in args.factors or LENGTHS]
-    found = bits_by_length(folder, places, device=_device(args), data_path=args.data_path, change=change)
+    found = bits_by_length(
+        folder, places, device=str(choose_device(args.device)), data_path=args.data_path, change=change
+    )
     for place, bits in found.items():
         yield {
             **{"changed": "length", "place": place, "factor": place / native},
@@ -117,8 +126,8 @@ def _image_rows(args: argparse.Namespace, folder: Path, change: Change) -> Itera
     side = loaded.preprocessing.img_size
     patch = loaded.model.patch_embed.patch_size  # type: ignore[union-attr]
     sizes = {_nearest(side, patch, factor): factor for factor in args.factors or SIZES}  # type: ignore[arg-type]
-    shifts = {round(share * side[1]): share for share in args.shifts}
-    options: dict[str, Any] = {"device": _device(args), "data_path": args.data_path}
+    shifts = {round(share * side[1]): share for share in (SHIFTS if args.shifts is None else args.shifts)}
+    options: dict[str, Any] = {"device": str(choose_device(args.device)), "data_path": args.data_path}
     options["change_model"] = partial(change, length=0)  # images have a size, which the loader gives the model
     for size, accuracy in accuracy_by_size(folder, list(sizes), **options).items():
         place = "x".join(map(str, size)) if isinstance(size, tuple) else size
@@ -141,17 +150,13 @@ def _print(label: str, rows: list[dict[str, Any]]) -> None:
         print(f"{label:<24} {rows[0]['measure']} by {changed:<6}  " + "  ".join(cells))
 
 
-def _device(args: argparse.Namespace) -> str:
-    import torch
-
-    if args.device == "cpu" or not torch.accelerator.is_available():
-        return "cpu"
-    return str(torch.accelerator.current_accelerator())
-
-
-def _name(path: str) -> str:
-    """The run folder's name, also for a checkpoint inside it."""
+def _labels(paths: Sequence[str]) -> list[str]:
+    """A label for each checkpoint: its run folder's name, and the experiment's where that is only a date."""
     from vit_rpe.training.checkpoint.run_folder import find_run
 
-    run_folder = find_run(Path(path))
-    return (run_folder or Path(path)).resolve().name
+    folders = [(find_run(Path(path)) or Path(path)).resolve() for path in paths]
+    labels = [folder.parent.name if DATE.match(folder.name) else folder.name for folder in folders]
+    return [
+        f"{label} {folder.name}" if labels.count(label) > 1 and label != folder.name else label
+        for label, folder in zip(labels, folders, strict=True)
+    ]

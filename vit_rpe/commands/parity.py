@@ -10,7 +10,10 @@ import argparse
 from dataclasses import dataclass
 from typing import Any
 
+from vit_rpe.checks import check_count
 from vit_rpe.commands._export_table import print_export_table
+from vit_rpe.commands._options import Renamed
+from vit_rpe.commands._random_weights import randomize
 
 __all__ = ["PATHS", "Difference", "add_arguments", "compare", "run"]
 
@@ -78,51 +81,45 @@ def compare(name: str, grid: tuple[int, int], *, seed: int = 0, **changes: Any) 
         )
 
 
-def randomize(model: Any, seed: int) -> None:
-    """Fill every parameter with values that matter: vectors and tables from N(0, 1/4), matrices scaled by width."""
-    import torch
-
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for key, parameter in model.named_parameters():
-            large = parameter.ndim < 2 or "table" in key or "freqs" in key
-            spread = 0.5 if large else parameter[0].numel() ** -0.5
-            parameter.copy_(torch.randn(parameter.shape, generator=generator) * spread)
+GRID = (6, 9)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--depth", type=int, help="blocks a model; default: as many as the architecture has")
+    """Declare the options."""
+    parser.add_argument("--depth", type=int, metavar="N", help="blocks a model; default: all of the architecture")
+    parser.add_argument("--grid", type=int, nargs=2, metavar=("H", "W"), help=f"patches, default {GRID[0]} {GRID[1]}")
     parser.add_argument("--export", action="store_true", help="instead: ViT-S/16 with every encoding in ONNX Runtime")
-    parser.add_argument("--rpe", nargs="+", metavar="NAME", help="with --export, only these encodings")
-    parser.add_argument("--grid", type=int, nargs=2, default=(6, 9), metavar=("H", "W"), help="patches, default 6 9")
+    parser.add_argument("--encodings", nargs="+", metavar="NAME", help="with --export: only these")
+    parser.add_argument("--rpe", dest="encodings", nargs="+", action=Renamed, new="--encodings")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Print one row an import path, or with ``--export`` one an encoding, in Markdown.
 
     Raises:
-        ValueError: an unknown encoding, no blocks or patches, or ``--rpe`` without ``--export``.
+        ValueError: an unknown encoding, no blocks or patches, or an option of the other table.
     """
     from vit_rpe.encodings import encoding_class
 
-    if arguments.depth is not None and arguments.depth < 1:
-        raise ValueError(f"--depth must be at least 1, got {arguments.depth}")
-    if min(arguments.grid) < 1:
-        raise ValueError(f"--grid must be at least 1 1, got {arguments.grid[0]} {arguments.grid[1]}")
-    if arguments.rpe and not arguments.export:
-        raise ValueError("--rpe goes with --export: the other table compares architectures of timm")
-    for name in arguments.rpe or []:
+    for number in (args.depth, *(args.grid or ())):
+        if number is not None:
+            check_count("--depth and --grid", number)
+    if args.encodings and not args.export:
+        raise ValueError("--encodings goes with --export: the other table compares architectures of timm")
+    if args.grid and args.export:
+        raise ValueError("--grid does not go with --export: that table has images of 224 x 224 pixels")
+    for name in args.encodings or []:
         encoding_class(name)
-    if arguments.export:
-        print_export_table(arguments.rpe, arguments.depth)
-        return 0
-    wide = tuple(arguments.grid)
+    if args.export:
+        print_export_table(args.encodings, args.depth)
+        return
+    wide = tuple(args.grid or GRID)
     square = (wide[0], wide[0])
     print("| import path | architectures | logits, square | logits, non-square | features | largest logit |")
     print("|---|---|---|---|---|---|")
     for path, names in PATHS.items():
-        on_square = [compare(name, square, depth=arguments.depth) for name in names]
-        on_wide = [compare(name, wide, depth=arguments.depth) for name in names]
+        on_square = [compare(name, square, depth=args.depth) for name in names]
+        on_wide = [compare(name, wide, depth=args.depth) for name in names]
         both = on_square + on_wide
         print(
             f"| {path} | {', '.join(f'`{name}`' for name in names)} "
@@ -130,4 +127,3 @@ def run(arguments: argparse.Namespace) -> int:
             f"| {max(row.features for row in both):.1e} | {max(row.scale for row in both):.1f} |",
             flush=True,
         )
-    return 0

@@ -11,27 +11,33 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vit_rpe.checks import check_count
+from vit_rpe.commands._options import add_output
+
 if TYPE_CHECKING:
     from vit_rpe.study.plan import Cell, StudyConfig
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``vit-rpe study``."""
-    parser.add_argument("--config", default="study/digits", help="a shipped study by name, or a YAML file")
-    parser.add_argument("--output", help="folder of the study; default runs/study/NAME")
-    parser.add_argument("--jobs", type=int, help="cells at a time; default: CPU cores over the study's threads")
+    """Declare the options."""
+    parser.add_argument("--config", metavar="NAME", help="a shipped study such as study/digits, or a YAML file")
+    add_output(parser, default=None, metavar="DIR", help="folder of the study; default: runs/study/NAME")
+    parser.add_argument("--jobs", type=int, metavar="N", help="cells at a time; default: CPU cores over its threads")
     parser.add_argument("--only", nargs="+", default=[], metavar="PATTERN", help="cells by name: 'rope*' '*seed0'")
     parser.add_argument("--list", action="store_true", help="list the cells and whether they are done, run nothing")
     parser.add_argument("--report", action="store_true", help="write tables and pictures of what is done, run nothing")
     parser.add_argument("--launcher", choices=("local", "slurm"), default="local", help="slurm goes through submitit")
-    parser.add_argument("--slurm", default="{}", help="YAML of submitit parameters, for example '{timeout_min: 60}'")
+    parser.add_argument("--slurm", metavar="YAML", help="submitit parameters, for example '{timeout_min: 60}'")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run, list or report a study; exit status 1 if a cell failed."""
+    """Run, list or report a study; exit status 1 if a cell failed, 2 if no study is named."""
     from vit_rpe.study.plan import cells_of, read_study
     from vit_rpe.study.runner import finished_row
 
+    if args.config is None:
+        return _say_which()
+    _check(args)
     study = read_study(args.config)
     cells = cells_of(study, args.only)
     output = Path(args.output or Path("runs") / "study" / study.name)
@@ -39,22 +45,59 @@ def run(args: argparse.Namespace) -> int:
         for cell in cells:
             print(f"{'done' if finished_row(output, cell) else 'open'}  {cell.name}")
         return 0
-    jobs = args.jobs if args.jobs is not None else max(1, (os.cpu_count() or 1) // study.threads)
-    if jobs < 1:
-        raise ValueError(f"--jobs must be at least 1, got {jobs}")
     failed: list[str] = []
     if not args.report:
         output.mkdir(parents=True, exist_ok=True)
         if args.launcher == "slurm":
             from vit_rpe.study.slurm import run_on_slurm
 
-            failed = run_on_slurm(study, args.config, cells, output, parameters=args.slurm)
+            failed = run_on_slurm(study, args.config, cells, output, parameters=args.slurm or "{}")
         else:
+            jobs = args.jobs if args.jobs is not None else max(1, (os.cpu_count() or 1) // study.threads)
             failed = _run_here(study, args.config, cells, output, jobs)
     _report(study, cells_of(study), output)
     for name in failed:
         print(f"failed: {name}, see {output / 'cells' / name / 'error.txt'}")
     return 1 if failed else 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuse options without effect.
+
+    Raises:
+        ValueError: names the option, and the one it contradicts.
+    """
+    nothing_runs = "--list" if args.list else "--report" if args.report else None
+    if args.list and args.report:
+        raise ValueError("--list only lists and --report only writes: give one of them")
+    if args.report and args.only:
+        raise ValueError("--only chooses what runs or is listed, --report is about all that is done")
+    for option in ("jobs", "slurm"):
+        if getattr(args, option) is not None and nothing_runs:
+            raise ValueError(f"--{option} means nothing with {nothing_runs}, which runs nothing")
+    if args.launcher == "slurm" and nothing_runs:
+        raise ValueError(f"--launcher means nothing with {nothing_runs}, which runs nothing")
+    if args.launcher == "slurm" and args.jobs is not None:
+        raise ValueError("--jobs is for this machine; on a cluster --slurm '{array_parallelism: N}'")
+    if args.launcher != "slurm" and args.slurm is not None:
+        raise ValueError("--slurm goes with --launcher slurm")
+    if args.jobs is not None:
+        check_count("--jobs", args.jobs)
+
+
+def _say_which() -> int:
+    """Name the studies that can be run, and what each would take."""
+    from vit_rpe.study.plan import cells_of, read_study
+    from vit_rpe.training.config.shipped import list_configs
+
+    print("a study trains many models: name one, see its runs with --list, start it without\n")
+    for name in list_configs(studies=True):
+        study = read_study(name)
+        print(
+            f"  vit-rpe study --config {name:<22} {len(cells_of(study))} runs: {len(study.variants)} variants, "
+            f"{len(study.seeds)} seeds, each {study.base}"
+        )
+    return 2
 
 
 def _run_here(study: StudyConfig, study_file: str, cells: list[Cell], output: Path, jobs: int) -> list[str]:

@@ -7,14 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit_rpe.commands._subject import (
-    Subject,
-    add_subject_arguments,
-    load_images,
-    load_subject,
-    number_of_class,
-    numbers,
-)
+from vit_rpe.commands._inputs import load_images, validation_text
+from vit_rpe.commands._named_model import NamedModel, add_model_arguments, load_model
+from vit_rpe.commands._options import add_output, number_of_class, numbers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,32 +23,34 @@ Drawn = Iterator[tuple[str, "Figure"]]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    add_subject_arguments(parser)
-    parser.add_argument("--text", metavar="TEXT", help="for a model of text: what it reads")
-    parser.add_argument("--query", default="mean", help="a patch such as 5,9, 'class', or 'mean' (default)")
+    add_model_arguments(parser)
+    parser.add_argument("--text", metavar="TEXT", help="for a model of text: what it reads; default: validation text")
+    parser.add_argument("--query", metavar="WHERE", help="a patch such as 5,9, 'class', or 'mean' (default)")
     parser.add_argument("--layers", metavar="N,...", help="such as 0,3,6-8; default: all")
     parser.add_argument("--heads", metavar="N,...", help="such as 0,3,6-8; default: all")
     parser.add_argument("--target", metavar="CLASS", help="also draw gradient-weighted attention for this class")
     parser.add_argument("--format", choices=("png", "svg", "html"), default="png", help="html: one page with all")
-    parser.add_argument("--out", default="pictures", metavar="DIR", help="default: pictures")
+    add_output(parser, default="pictures", metavar="DIR", help="folder of the pictures", once="--out")
 
 
 def run(args: argparse.Namespace) -> None:
     """Record the model and write the pictures."""
+    import matplotlib  # noqa: F401  (told before anything is computed for it)
+
     from vit_rpe.data import TextTreatment
 
-    subject = load_subject(args)
-    if isinstance(subject.treatment, TextTreatment):
-        drawn = _draw_text(subject, args)
+    named = load_model(args)
+    if isinstance(named.treatment, TextTreatment):
+        drawn = _draw_text(named, args)
     elif args.text is not None:
-        raise ValueError(f"{subject.title} takes images, not text: use --image")
+        raise ValueError(f"{named.title} takes images, not text: use --image")
     else:
-        drawn = _draw_images(subject, args)
-    folder = Path(args.out)
+        drawn = _draw_images(named, args)
+    folder = Path(args.output)
     if args.format == "html":
-        from vit_rpe.viz.plots.contact_sheet import album
+        from vit_rpe.viz.plots.contact_sheet import contact_sheet
 
-        page = album(drawn, title=subject.title)
+        page = contact_sheet(drawn, title=named.title)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "pictures.html").write_text(page, encoding="utf-8")
         print(folder / "pictures.html")
@@ -65,20 +62,20 @@ def run(args: argparse.Namespace) -> None:
         print(folder / f"{name}.{args.format}")
 
 
-def _draw_images(subject: Subject, args: argparse.Namespace) -> Drawn:
+def _draw_images(named: NamedModel, args: argparse.Namespace) -> Drawn:
     import torch
 
     from vit_rpe import viz
     from vit_rpe.viz.recording.query import parse_query
 
-    query = parse_query(args.query)
-    inputs, pixels, names = load_images(subject, args.image)
-    target = None if args.target is None else number_of_class(args.target, subject.class_names)
+    query = parse_query(args.query or "mean")
+    inputs, pixels, names = load_images(named, args.image)
+    target = None if args.target is None else number_of_class(args.target, named.class_names)
     if target is None:
-        with torch.no_grad(), viz.record(subject.model) as seen:
-            subject.model(inputs)
+        with torch.no_grad(), viz.record(named.model) as seen:
+            named.model(inputs)
     else:
-        seen = viz.record_class(subject.model, inputs, target)
+        seen = viz.record_class(named.model, inputs, target)
     layers = numbers(args.layers, "layer", len(seen))
     heads = numbers(args.heads, "head", seen.num_heads)
     last = -1 if layers is None else layers[-1]
@@ -97,24 +94,28 @@ def _draw_images(subject: Subject, args: argparse.Namespace) -> Drawn:
     yield from _draw_encoding(seen, layers, heads)
 
 
-def _draw_text(subject: Subject, args: argparse.Namespace) -> Drawn:
+def _draw_text(named: NamedModel, args: argparse.Namespace) -> Drawn:
     import torch
 
     from vit_rpe import viz
     from vit_rpe.data import TextTreatment
 
-    assert isinstance(subject.treatment, TextTreatment)
-    if not args.text:
-        raise ValueError(f"{subject.title} takes text: use --text")
-    if args.target is not None or args.image:
-        raise ValueError("--target and --image are for models of images")
-    tokens = torch.as_tensor(subject.treatment.encode(args.text)[: subject.treatment.length])[None]
-    with torch.no_grad(), viz.record(subject.model) as seen:
-        subject.model(subject.treatment.normalize(tokens).to(subject.device))
+    assert isinstance(named.treatment, TextTreatment)
+    for option in ("image", "img_size", "query", "target"):
+        if getattr(args, option):
+            raise ValueError(f"--{option.replace('_', '-')} is for models of images, {named.title} takes text")
+    if args.text == "":
+        raise ValueError("--text is empty")
+    if args.text is None:
+        tokens = validation_text(named)
+    else:
+        tokens = torch.as_tensor(named.treatment.encode(args.text)[: named.treatment.length])[None]
+    with torch.no_grad(), viz.record(named.model) as seen:
+        named.model(named.treatment.normalize(tokens).to(named.device))
     layers = numbers(args.layers, "layer", len(seen))
     heads = numbers(args.heads, "head", seen.num_heads)
     prefix = seen.grids(0)[0].num_prefix
-    labels = ["class token"] * prefix + list(subject.treatment.decode(tokens[0]))
+    labels = ["class token"] * prefix + list(named.treatment.decode(tokens[0]))
     for layer in range(len(seen)) if layers is None else layers:
         yield f"tokens-layer{layer}", viz.plot_tokens(seen, labels, layer=layer, heads=heads)
     yield from _draw_encoding(seen, layers, heads)

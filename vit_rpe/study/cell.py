@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
 
 from vit_rpe.evaluation.resolution_eval import accuracy_by_shift, accuracy_by_size
 from vit_rpe.study.plan import Cell, StudyConfig, cells_of, read_study
@@ -78,8 +79,6 @@ def run_cell(study: StudyConfig, cell: Cell, folder: Path) -> dict[str, Any]:
 
 
 def _parameters(folder: Path) -> int:
-    from safetensors import safe_open
-
     with safe_open(folder / "last" / "model.safetensors", "pt") as weights:
         return sum(weights.get_tensor(name).numel() for name in weights.keys())  # noqa: SIM118 (no mapping)
 

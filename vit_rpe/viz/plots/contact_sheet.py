@@ -17,7 +17,7 @@ _STYLE = (
 )
 
 
-def album(drawn: Iterable[tuple[str, Figure]], *, title: str) -> str:
+def contact_sheet(drawn: Iterable[tuple[str, Figure]], *, title: str) -> str:
     """The page as text; names and title are shown as text, whatever they contain."""
     parts = []
     for name, figure in drawn:

@@ -1,4 +1,4 @@
-"""Peak memory of one job, measured in a process of its own: ``python -m vit_rpe.benchmark.memory '{...}'``.
+"""Peak memory of one job, measured in a process of its own: ``python -m vit_rpe.benchmark.measuring.memory '{...}'``.
 
 On the CPU it is the largest resident size since the program began, libraries and weights included; on CUDA what
 torch's allocator held at most. The child also says how long its one call took.
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from vit_rpe.benchmark.jobs import Job, callable_of
+from vit_rpe.benchmark.candidates.jobs import Job, callable_of
 
 STATUS = Path("/proc/self/status")
 
@@ -39,7 +39,10 @@ def measure_peak(job: Job, *, threads: int | None = None, limit: float = 600.0) 
     text = json.dumps({**job._asdict(), "threads": threads})
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "vit_rpe.benchmark.memory", text], capture_output=True, text=True, timeout=limit
+            [sys.executable, "-m", "vit_rpe.benchmark.measuring.memory", text],
+            capture_output=True,
+            text=True,
+            timeout=limit,
         )
     except subprocess.TimeoutExpired as error:
         raise RuntimeError(f"{job.label}: no result within {limit:.0f} s") from error

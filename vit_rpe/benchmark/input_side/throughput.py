@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vit_rpe.benchmark.torchvision_input import torchvision_batches
+from vit_rpe.benchmark.input_side.torchvision_input import torchvision_batches
 from vit_rpe.checks import unknown_name
 from vit_rpe.data import DataBundle, DataConfig, build_data, train_loader
 from vit_rpe.data.bad_images import BadImages

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from vit_rpe.benchmark.subjects import PEERS, Shape, counterpart, ours
+from vit_rpe.benchmark.candidates.peers import PEERS, Shape, counterpart, ours
 from vit_rpe.layers import RelativeMultiheadAttention
 from vit_rpe.models.vision.vit import VisionTransformer
 from vit_rpe.models.vit_rpe import SIZES

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from timm.models.beit import Beit
+from timm.models.eva import Eva
+from timm.models.vision_transformer_relpos import VisionTransformerRelPos
 from torch import nn
 
 from vit_rpe.checks import unknown_name
@@ -53,8 +56,6 @@ def ours(encoding: Any, shape: Shape, *, attn_impl: str = "auto") -> nn.Module:
 
 
 def _timm_relpos(shape: Shape, kind: str) -> nn.Module:
-    from timm.models.vision_transformer_relpos import VisionTransformerRelPos
-
     return VisionTransformerRelPos(
         img_size=shape.img_size,
         patch_size=shape.patch_size,
@@ -66,8 +67,6 @@ def _timm_relpos(shape: Shape, kind: str) -> nn.Module:
 
 
 def _timm_rope(shape: Shape, *, mixed: bool) -> nn.Module:
-    from timm.models.eva import Eva
-
     return Eva(
         img_size=shape.img_size,
         patch_size=shape.patch_size,
@@ -86,8 +85,6 @@ def _timm_rope(shape: Shape, *, mixed: bool) -> nn.Module:
 
 
 def _timm_beit(shape: Shape) -> nn.Module:
-    from timm.models.beit import Beit
-
     return Beit(
         img_size=shape.img_size,
         patch_size=shape.patch_size,

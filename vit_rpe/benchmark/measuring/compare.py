@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from vit_rpe.benchmark.intervals import Interval
-from vit_rpe.benchmark.jobs import Job, callable_of
-from vit_rpe.benchmark.memory import Peak, measure_peak
-from vit_rpe.benchmark.timing import Timing, interleave
+from vit_rpe.benchmark.candidates.jobs import Job, callable_of
+from vit_rpe.benchmark.measuring.intervals import Interval
+from vit_rpe.benchmark.measuring.memory import Peak, measure_peak
+from vit_rpe.benchmark.measuring.timing import Timing, interleave
 
 
 class Effort(NamedTuple):
@@ -80,17 +82,12 @@ def compare_memory(
 
 def machine() -> str:
     """The machine and versions a table belongs to, in one line."""
-    import platform
-
     cores = torch.get_num_threads()
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{_cpu_name()}, {cores} threads"
     return f"{device}; torch {torch.__version__}, Python {platform.python_version()}, {platform.system()}"
 
 
 def _cpu_name() -> str:
-    import platform
-    from pathlib import Path
-
     info = Path("/proc/cpuinfo")
     if info.exists():
         for line in info.read_text().splitlines():

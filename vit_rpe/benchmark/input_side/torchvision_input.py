@@ -1,4 +1,4 @@
-"""The input side of ``vit_rpe.benchmark.data`` built from torchvision's v2 transforms.
+"""The input side of ``vit_rpe.benchmark.input_side.throughput`` built from torchvision's v2 transforms.
 
 The order of the steps is the fastest found for torchvision on CPU: from an array straight to a tensor for
 small images, and crops on tensors for files.

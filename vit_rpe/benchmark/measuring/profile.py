@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch.profiler import ProfilerActivity
 
-from vit_rpe.benchmark.jobs import Job, callable_of
+from vit_rpe.benchmark.candidates.jobs import Job, callable_of
 
 
 class Operation(NamedTuple):

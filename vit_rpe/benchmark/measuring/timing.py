@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from vit_rpe.benchmark.intervals import Interval, median_interval
+from vit_rpe.benchmark.measuring.intervals import Interval, median_interval
 
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 """``cpu`` counts the time of this process only; with one thread it does not see what others do."""

@@ -1,0 +1,1 @@
+"""Images per second of the input side, beside torchvision."""

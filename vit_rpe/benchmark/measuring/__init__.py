@@ -1,0 +1,1 @@
+"""How it is measured: turns, intervals, peak memory, operations."""

@@ -1,0 +1,108 @@
+"""What a model is shown: images or text that the user names, else those the model's run was validated on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vit_rpe.commands._named_model import NamedModel
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from vit_rpe.data import DataBundle
+
+__all__ = ["image_files", "load_images", "printable", "validation_text"]
+
+MOST_IMAGES = 4
+"""Validation images shown where none are named."""
+
+
+def printable(path: str | Path) -> str:
+    """A path as text that every file and figure can hold: bytes that are no UTF-8 become ``\\xNN``."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def image_files(words: Sequence[str]) -> list[Path]:
+    """The files named, folders replaced by the images in them.
+
+    Raises:
+        ValueError: a path does not exist, or a folder holds no image.
+    """
+    from PIL import Image
+
+    known = Image.registered_extensions()
+    files: list[Path] = []
+    for path in map(Path, words):
+        if not path.exists():
+            raise ValueError(f"no such image: {path}")
+        found = [path] if path.is_file() else [p for p in sorted(path.rglob("*")) if p.suffix.lower() in known]
+        if not found:
+            raise ValueError(f"no images in {path}")
+        files += found
+    return files
+
+
+def load_images(named: NamedModel, words: Sequence[str]) -> tuple[Tensor, Tensor, list[str]]:
+    """The images as the model takes them and as a person sees them.
+
+    Args:
+        words: image files or folders; none for validation images of the model's run, of classes that differ.
+
+    Returns:
+        inputs (B, C, height, width) on the model's device, pixels of the same shape in 0..1, names.
+
+    Raises:
+        ValueError: no image, a path without one, or a model that takes text.
+        OSError: a file that is not an image.
+    """
+    import torch
+
+    from vit_rpe.data import Preprocessing
+
+    treatment = named.treatment
+    if not isinstance(treatment, Preprocessing):
+        raise ValueError(f"{named.title} takes text, not images")
+    if words:
+        files = image_files(words)
+        inputs = torch.stack([treatment(file) for file in files])
+        names = [printable(file.name) for file in files]
+    else:
+        images, names = _validation_images(named)
+        inputs = treatment.normalize(images)
+    return inputs.to(named.device), treatment.denormalize(inputs), names
+
+
+def validation_text(named: NamedModel) -> Tensor:
+    """The first validation sample of the run of a model that takes text: token numbers (1, L)."""
+    return _run_data(named, "--text TEXT").val.__getitems__([0]).images
+
+
+def _validation_images(named: NamedModel) -> tuple[Tensor, list[str]]:
+    """uint8 (B, C, height, width), and names such as ``cat-17``: the class and the number of the sample."""
+    import numpy as np
+
+    bundle = _run_data(named, "--image PATH ...")
+    labels = np.asarray(bundle.val.labels)
+    _, first = np.unique(labels, return_index=True)
+    spread = np.linspace(0, len(first) - 1, min(MOST_IMAGES, len(first))).astype(int)
+    chosen = [int(index) for index in first[spread]]
+    batch = bundle.val.__getitems__(chosen)
+    if batch.bad:
+        raise ValueError(f"cannot read the validation image {batch.bad[0][0]}: {batch.bad[0][1]}; use --image PATH ...")
+    return batch.images, [f"{printable(bundle.class_names[labels[index]])}-{index}" for index in chosen]
+
+
+def _run_data(named: NamedModel, instead: str) -> DataBundle:
+    """The data of the model's run."""
+    if not named.data:
+        raise ValueError(f"no image given, and {named.title} comes without data of its own: use {instead}")
+    from vit_rpe.data import DataConfig, DataNotFoundError, rebuild_data
+
+    options: dict[str, Any] = named.data
+    try:
+        return rebuild_data(DataConfig(**options), named.treatment)
+    except DataNotFoundError as error:
+        raise ValueError(f"the data of the run are not here ({error}): use {instead}") from error
