@@ -60,7 +60,17 @@ def test_every_picture_of_a_checkpoint(checkpoint: Path, picture: Path, tmp_path
 @pytest.mark.parametrize(("kind", "starts"), [("svg", "<?xml"), ("html", "<!doctype html>")])
 def test_other_formats(checkpoint: Path, picture: Path, tmp_path: Path, kind: str, starts: str) -> None:
     out = tmp_path / "out"
-    words = ["visualize", "--checkpoint", str(checkpoint), "--image", str(picture), "--format", kind, "--output", str(out)]
+    words = [
+        "visualize",
+        "--checkpoint",
+        str(checkpoint),
+        "--image",
+        str(picture),
+        "--format",
+        kind,
+        "--output",
+        str(out),
+    ]
     assert main([*words, "--layers", "1", "--heads", "0"]) == 0
     files = list(out.iterdir())
     assert files

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from vit_rpe.models.catalogue import Row
 
 HEADINGS = ("rpe=", "parameters", "paper", "adds", "kernels", "at another resolution")
-FIXED = 2
-"""Columns that are never wrapped: a name is copied from here."""
-NARROWEST = 78
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,30 +44,34 @@ def run(args: argparse.Namespace) -> None:
 
 
 def text_table(rows: list[Row], width: int) -> str:
-    """The rows as columns of text; names are whole at any width, the other columns share what is left.
+    """The rows as columns of text; no word is cut at any width.
 
     Args:
-        width: of the terminal in characters; below 78 counts as 78.
+        width: of the terminal in characters.
     """
     cells = [HEADINGS] + [
-        (row.name, f"{row.parameters:,}", row.paper, row.adds or "nothing", row.kernels, row.extrapolation) for row in rows
+        (row.name, f"{row.parameters:,}", row.paper, row.adds or "nothing", row.kernels, row.extrapolation)
+        for row in rows
     ]
-    longest = [max(len(row[column]) for row in cells) for column in range(len(HEADINGS))]
-    gaps = 2 * (len(HEADINGS) - 1)
-    left = max(width, NARROWEST) - gaps - sum(longest[:FIXED])
-    wanted = sum(longest[FIXED:])
-    shares = [max(8, length * left // wanted) for length in longest[FIXED:]] if wanted > left else longest[FIXED:]
-    widths = [*longest[:FIXED], *shares]
+    columns = list(zip(*cells, strict=True))
+    widths = [max(len(word) for cell in column for word in cell.split()) for column in columns]
+    wanted = [max(map(len, column)) - size for column, size in zip(columns, widths, strict=True)]
+    spare = max(0, width - sum(widths) - 2 * (len(widths) - 1))
+    share = min(1.0, spare / sum(wanted))
+    widths = [size + int(share * more) for size, more in zip(widths, wanted, strict=True)]
     lines = ["Relative position encodings (parameters: ViT-S/16 at 224 px, all layers)", ""]
     for row in cells:
-        wrapped = [textwrap.wrap(cell, size) or [""] for cell, size in zip(row, widths, strict=True)]
+        wrapped = [
+            textwrap.wrap(cell, size, break_long_words=False, break_on_hyphens=False) or [""]
+            for cell, size in zip(row, widths, strict=True)
+        ]
         for parts in zip_longest(*wrapped, fillvalue=""):
             aligned = [
                 part.rjust(size) if column == 1 else part.ljust(size)
                 for column, (part, size) in enumerate(zip(parts, widths, strict=True))
             ]
             lines.append("  ".join(aligned).rstrip())
-        if wanted > left:
+        if share < 1:
             lines.append("")
     return "\n".join(lines).rstrip()
 
