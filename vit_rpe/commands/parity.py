@@ -38,7 +38,10 @@ PATHS: dict[str, tuple[str, ...]] = {
         "vit_small_patch16_dinov3",
         "vit_small_plus_patch16_dinov3",
         "vit_small_patch16_dinov3_qkvb",
+        "vit_tiny_patch16_dinov3_qkvb",
     ),
+    "EVA-02 and its CLIP tower": ("eva02_tiny_patch14_336", "eva02_base_patch16_clip_224"),
+    "LingBot": ("vit_small_patch16_lingbot",),
 }
 
 

@@ -46,7 +46,12 @@ PUBLIC = (
     *("vit_small_patch16_dinov3", "vit_small_plus_patch16_dinov3", "vit_base_patch16_dinov3"),
     *("vit_large_patch16_dinov3", "vit_huge_plus_patch16_dinov3", "vit_7b_patch16_dinov3"),
     *("vit_small_patch16_dinov3_qkvb", "vit_small_plus_patch16_dinov3_qkvb", "vit_base_patch16_dinov3_qkvb"),
-    *("vit_large_patch16_dinov3_qkvb", "vit_huge_plus_patch16_dinov3_qkvb"),
+    *("vit_tiny_patch16_dinov3_qkvb", "vit_large_patch16_dinov3_qkvb", "vit_huge_plus_patch16_dinov3_qkvb"),
+    *(f"eva02_{size}_patch14_{side}" for size in ("tiny", "small") for side in (224, 336)),
+    *(f"eva02_{size}_patch14_{side}" for size in ("base", "large") for side in (224, 448)),
+    *("eva02_base_patch16_clip_224", "eva02_large_patch14_clip_224", "eva02_large_patch14_clip_336"),
+    *(f"vit_{size}_patch16_lingbot" for size in ("small", "base", "large", "giant")),
+    *("vit_pe_lang_gigantic_patch14_448", "vit_pe_spatial_gigantic_patch14_448"),
 )
 
 
