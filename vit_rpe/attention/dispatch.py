@@ -18,6 +18,7 @@ from vit_rpe.attention.kernels.windows import each_window, in_windows, pays, pla
 from vit_rpe.attention.reference import Options, all_visible, callers_mask, eager
 from vit_rpe.checks import unknown_name
 from vit_rpe.position.geometry import TokenGrid
+from vit_rpe.position.geometry_cache import is_transformed
 from vit_rpe.position.slicing import window_grid
 from vit_rpe.position.terms import PositionTerms
 
@@ -59,14 +60,14 @@ def attend(
         ValueError: an unknown kernel, one that cannot express these terms, or a mask of another shape.
     """
     options = Options(scale * terms.scale, all_visible(q, k, terms, visible), dropout_p, logit_clip)
-    if impl == "auto":
-        return KERNELS[choose(q, k, terms, options)].run(q, k, v, terms, options)
-    if impl not in KERNELS:
+    name = choose(q, k, terms, options) if impl == "auto" else impl
+    if name not in KERNELS:
         raise unknown_name("attn_impl", impl, ["auto", *KERNELS])
-    reason = KERNELS[impl].refuses(terms, options)
+    reason = KERNELS[name].refuses(terms, options)
     if reason is not None:
         raise ValueError(f"attn_impl={impl!r} cannot compute this attention: {reason}")
-    return KERNELS[impl].run(q, k, v, terms, options)
+    # torch.func and forward mode are for the definition: fused kernels and hand-written gradients know neither
+    return KERNELS["eager" if is_transformed() else name].run(q, k, v, terms, options)
 
 
 def attend_by_window(

@@ -20,7 +20,7 @@ def rotate(x: Tensor, rotation: Rotation | None) -> Tensor:
     """Turn the pairs (c, c + D/2) of x (B, H, N, D) by the angles whose (cos, sin) are given; same shape and dtype."""
     if rotation is None:
         return x
-    if torch.compiler.is_compiling():
+    if not is_plain():
         return rotate_plainly(x, rotation)
     cos, sin = rotation
     wide = x if x.dtype == cos.dtype else x.to(torch.promote_types(x.dtype, cos.dtype))
@@ -57,11 +57,11 @@ def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         both_cos, both_sin = doubled(cos, sin)
         return x.roll(x.shape[-1] // 2, -1).mul_(both_sin).addcmul_(x, both_cos)
     # angles of a head or sample serve one layer only: doubling them costs more than it saves
-    halves = x.unflatten(-1, (2, x.shape[-1] // 2))
+    halves = x.view(*x.shape[:-1], 2, x.shape[-1] // 2)
     out = halves * cos[..., None, :]
     out[..., 0, :].addcmul_(halves[..., 1, :], sin, value=-1)
     out[..., 1, :].addcmul_(halves[..., 0, :], sin)
-    return out.flatten(-2)
+    return out.reshape(x.shape)
 
 
 @once_per_forward

@@ -15,6 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 ROOM = 2**25
 """Bytes that one forward keeps; what does not fit any more is computed again."""
@@ -55,10 +56,16 @@ def sharing() -> Iterator[None]:
 
 
 def is_plain() -> bool:
-    """Whether operations simply run: they are not compiled, exported, traced or transformed by ``torch.func``."""
+    """Whether operations simply run, so that hand-written ones may take their place: they are not compiled, exported,
+    traced, transformed by ``torch.func`` or differentiated in forward mode."""
     if torch.compiler.is_compiling() or torch.jit.is_tracing():
         return False
-    return not torch._C._are_functorch_transforms_active()
+    return not is_transformed()
+
+
+def is_transformed() -> bool:
+    """Whether ``torch.func`` or forward mode is at work: only operations that torch itself differentiates will do."""
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
 def open_store() -> Store | None:

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vit_rpe.position.geometry import Device, TokenGrid, are_constants, axis_offsets
-from vit_rpe.position.geometry_cache import is_plain, once_per_forward
+from vit_rpe.position.geometry_cache import is_plain, is_transformed, once_per_forward
 from vit_rpe.position.scratch import current_scratch
 
 LONGEST_SLIDE = 64
@@ -41,7 +41,7 @@ def spread(table: Tensor, q: TokenGrid, k: TokenGrid) -> Tensor:
     Returns:
         (H, Pq, Pk) in the dtype of ``table``.
     """
-    if not are_constants(*q.size, *k.size) or q.steps != k.steps:
+    if not are_constants(*q.size, *k.size) or q.steps != k.steps or is_transformed():
         index = [axis_offsets(q, k, axis, table.device) - offset_range(q, k, axis)[0] for axis in range(q.ndim)]
         return lookup(table, index, q, k)
     if q.ndim == 1 and q.size[0] > LONGEST_SLIDE:
@@ -110,7 +110,7 @@ def slide(runs: Tensor, rows: int, length: int, step: int) -> Tensor:
     Returns:
         (H, rows, X, length).
     """
-    if runs.requires_grad and torch.is_grad_enabled():
+    if runs.requires_grad and torch.is_grad_enabled() and not is_transformed():
         return _Slide.apply(runs, rows, length, step)
     if not is_plain():
         runs = runs.flip(1)

@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vit_rpe.attention.cpu.masked_attention import fits_unfused, unfused_attention
 from vit_rpe.attention.per_axis import absorb_constants, axis_logits
 from vit_rpe.attention.reference import Options, eager
 from vit_rpe.attention.rotation import rotate_both
@@ -58,13 +57,22 @@ def masked_sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, options: O
         seen, blind = opened(options.visible)
         mask = seen if mask is None else mask.masked_fill(~seen, float("-inf"))
     if mask is not None:
-        if mask.requires_grad and fits_unfused(q, options.dropout_p):
-            out = unfused_attention(q, k, v, mask, options.scale)
+        if mask.requires_grad and by_products(q, options.dropout_p):
+            out = (torch.matmul(q * options.scale, k.mT) + mask).softmax(-1) @ v
             return out if blind is None else out.masked_fill(blind, 0.0)
         if q.device.type == "cuda":
             mask = aligned(mask)
     out = F.scaled_dot_product_attention(q, k, v, mask, options.dropout_p, scale=options.scale)
     return out if blind is None else out.masked_fill(blind, 0.0)
+
+
+def by_products(q: Tensor, dropout_p: float) -> bool:
+    """Whether plain products are right and faster where the mask needs a gradient.
+
+    torch's fused CPU kernel has none for its mask, and what torch falls back to scales q and k both.
+    """
+    full = q.dtype in (torch.float32, torch.float64)
+    return full and q.device.type == "cpu" and dropout_p == 0.0 and not torch.compiler.is_compiling()
 
 
 def aligned(mask: Tensor) -> Tensor:

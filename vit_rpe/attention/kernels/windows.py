@@ -23,6 +23,7 @@ from torch.utils.checkpoint import checkpoint
 from vit_rpe.attention.kernels.sdpa import sdpa, sdpa_refuses
 from vit_rpe.attention.reference import Options
 from vit_rpe.position.geometry import TokenGrid
+from vit_rpe.position.geometry_cache import is_transformed
 from vit_rpe.position.scratch import reusing_memory
 from vit_rpe.position.slicing import Range, heads_of, rows_of, take_heads, take_rows, window_tokens
 from vit_rpe.position.terms import PositionTerms
@@ -134,7 +135,7 @@ def each_window(
     spans = [(first, min(first + plan.rows, grid.size[0])) for first in range(0, grid.size[0], plan.rows)]
     groups = [(first, min(first + plan.heads, heads)) for first in range(0, heads, plan.heads)]
     tokens = [window_tokens(grid, *span) for span in spans]
-    if not torch.is_grad_enabled():
+    if not is_transformed() and not torch.is_grad_enabled():
         # (B, Nq, H, Dv) underneath, so that joining the heads afterwards copies nothing
         out = v.new_empty(q.shape[0], q.shape[2], heads, v.shape[3]).transpose(1, 2)
         with nullcontext() if torch.compiler.is_compiling() else reusing_memory() as scratch:
@@ -152,16 +153,12 @@ def each_window(
     columns = []
     for group, q_group, k_group, v_group in zip(groups, *pieces, strict=True):
         parts = zip(spans, tokens, q_group.split([stop - start for start, stop in tokens], dim=2), strict=True)
-        outs = [
-            checkpoint(
-                partial(_one_window, run, terms_of, span, place, group, visible),
-                part,
-                k_group,
-                v_group,
-                use_reentrant=False,
-            )
-            for span, place, part in parts
-        ]
+        outs = []
+        for span, place, part in parts:
+            window = partial(_one_window, run, terms_of, span, place, group, visible)
+            # torch.func and forward mode know no recomputation
+            again = partial(checkpoint, window, use_reentrant=False) if not is_transformed() else window
+            outs.append(again(part, k_group, v_group))
         columns.append(torch.cat(outs, dim=2))
     return torch.cat(columns, dim=1)
 

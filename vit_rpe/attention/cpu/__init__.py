@@ -1,1 +1,0 @@
-"""What is tuned for the CPU."""
