@@ -39,6 +39,16 @@ def layer_of(name: str, impl: str) -> RelativeMultiheadAttention:
     return layer
 
 
+def can(name: str, impl: str) -> bool:
+    """Whether the kernel can compute the encoding, when built or when called."""
+    try:
+        layer = layer_of(name, impl)
+        layer(tokens(layer))
+    except ValueError:
+        return False
+    return True
+
+
 def tokens(layer: RelativeMultiheadAttention, seed: int = 0) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(2, layer.grid.num_tokens, HEADS * HEAD_DIM, generator=generator, dtype=torch.float64)
