@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from vit_rpe.data import DataConfig, Preprocessing
-from vit_rpe.data.config import AUGMENT_PRESETS
 from vit_rpe.data.images.augment import Augmentation
+from vit_rpe.data.images.config import AUGMENT_PRESETS
 
 from .image_files import speckle
 

@@ -8,6 +8,8 @@ import torch
 from PIL import Image
 
 from vit_rpe.data import BadImageError, DataConfig, Preprocessing, build_data, rebuild_data
+from vit_rpe.data.images.build import build_preprocessing
+from vit_rpe.data.sources import DataSource
 
 from .image_files import speckle, write_class_folders
 
@@ -79,9 +81,25 @@ def test_a_trained_model_keeps_its_own_treatment(tmp_path):
 def test_statistics_follow_the_channels():
     bundle = build_data(DataConfig(), img_size=(8, 8), in_chans=3, seed=0)
     assert bundle.preprocessing.mean == (0.3053,) * 3
-    given = DataConfig(mean=(0.1, 0.2, 0.6), std=(0.3, 0.3, 0.3))
-    grey = build_data(given, img_size=(8, 8), in_chans=1, seed=0).preprocessing
+    folder = DataSource(None, None, [], mean=(0.1, 0.2, 0.6), std=(0.3, 0.3, 0.3))
+    grey = build_preprocessing(DataConfig(), folder, img_size=(8, 8), in_chans=1)
     assert grey.mean == pytest.approx((0.3,))
+
+
+@pytest.mark.parametrize(("channels", "given"), [(1, 3), (1, 2), (3, 1), (3, 2), (3, 4)])
+@pytest.mark.parametrize("key", ["mean", "std"])
+def test_given_statistics_are_checked_not_averaged(key, channels, given):
+    config = DataConfig(**{key: (0.1, 0.2, 0.3, 0.4)[:given]})
+    with pytest.raises(ValueError, match=rf"{key}=.*expected {channels} number"):
+        build_data(config, img_size=(8, 8), in_chans=channels, seed=0)
+
+
+def test_integers_are_numbers():
+    config = DataConfig(mean=(0,), std=(1,))
+    images = torch.tensor([[[[0, 255]]]], dtype=torch.uint8)
+    bundle = build_data(config, img_size=(8, 8), in_chans=1, seed=0)
+    torch.testing.assert_close(bundle.to_device_batch(images, "cpu"), torch.tensor([[[[0.0, 1.0]]]]))
+    torch.testing.assert_close(bundle.preprocessing.denormalize(torch.tensor([[[[0.0, 1.0]]]])), images / 255.0)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from vit_rpe.data import DataConfig, build_data
-from vit_rpe.data.split import stratified_split
+from vit_rpe.data.images.split import stratified_split
 
 LABELS = np.repeat(np.arange(5), [40, 30, 11, 2, 1])
 

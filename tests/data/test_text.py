@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from vit_rpe.data import DataConfig, DataNotFoundError, build_data, rebuild_data, train_loader
+from vit_rpe.data import DataConfig, DataNotFoundError, build_data, read_treatment, rebuild_data, train_loader
 from vit_rpe.data.text.corpus import held_out, library_files, text_files
-from vit_rpe.data.text.treatment import UNKNOWN, TextTreatment, common_characters, read_treatment
+from vit_rpe.data.text.treatment import UNKNOWN, TextTreatment, common_characters
 from vit_rpe.data.text.windows import evaluation_windows, training_windows
 
 
@@ -79,7 +79,7 @@ def test_a_language_batch(corpus: Path) -> None:
 def test_windows_are_drawn_anew_each_epoch_and_the_same_each_time() -> None:
     text = np.arange(1000, dtype=np.int16)
     windows = training_windows(text, 7, count=20, seed=3)
-    first, again, later = (windows.__getitems__([(epoch, i) for i in range(20)]).images for epoch in (0, 0, 1))
+    first, again, later = (windows.__getitems__([(epoch, i) for i in range(20)]).inputs for epoch in (0, 0, 1))
     assert torch.equal(first, again)
     assert not torch.equal(first, later)
     starts = first[:, 0]
@@ -96,7 +96,7 @@ def test_every_length_scores_the_same_characters() -> None:
     for length in (1, 3, 6, 12, 24, 48):
         windows = evaluation_windows(text, length, native=6, characters=200)
         batch = windows.__getitems__(list(range(len(windows))))
-        assert torch.equal(batch.images + 1, batch.labels)
+        assert torch.equal(batch.inputs + 1, batch.labels)
         scored.append(batch.labels.flatten())
     assert len(scored[0]) == 4 * 48
     assert all(torch.equal(labels, scored[0]) for labels in scored)
@@ -112,17 +112,17 @@ def test_passages_of_classes(corpus: Path) -> None:
     assert bundle.class_names == ["digits", "letters"]
     for samples, epoch in ((bundle.train, 2), (bundle.val, 0)):
         batch = samples.__getitems__([(epoch, index) for index in range(len(samples))])
-        for tokens, label in zip(batch.images, batch.labels, strict=True):
-            characters = set(bundle.preprocessing.decode(tokens)) - {" ", UNKNOWN}
+        for tokens, label in zip(batch.inputs, batch.labels, strict=True):
+            characters = set(bundle.treatment.decode(tokens)) - {" ", UNKNOWN}
             assert all(character.isdigit() == (label == 0) for character in characters)
     assert set(np.unique(bundle.val.labels)) == {0, 1}
 
 
 def test_a_trained_vocabulary_is_kept(corpus: Path, tmp_path: Path) -> None:
-    treatment = build(config(corpus)).preprocessing
+    treatment = build(config(corpus)).treatment
     other = tmp_path / "digits" / "0.txt"
     bundle = rebuild_data(config(other, length=64, val_fraction=0.5), treatment)
-    assert bundle.preprocessing == treatment
+    assert bundle.treatment == treatment
     assert bundle.val.length == 5
     assert "its last 50% held out" in bundle.split
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vit_rpe.commands._named_model import NamedModel
 
@@ -60,11 +60,9 @@ def load_images(named: NamedModel, words: Sequence[str]) -> tuple[Tensor, Tensor
     """
     import torch
 
-    from vit_rpe.data import Preprocessing
+    from vit_rpe.data import image_treatment
 
-    treatment = named.treatment
-    if not isinstance(treatment, Preprocessing):
-        raise ValueError(f"{named.title} takes text, not images")
+    treatment = image_treatment(named.treatment, named.title)
     if words:
         files = image_files(words)
         inputs = torch.stack([treatment(file) for file in files])
@@ -77,7 +75,7 @@ def load_images(named: NamedModel, words: Sequence[str]) -> tuple[Tensor, Tensor
 
 def validation_text(named: NamedModel) -> Tensor:
     """The first validation sample of the run of a model that takes text: token numbers (1, L)."""
-    return _run_data(named, "--text TEXT").val.__getitems__([0]).images
+    return _run_data(named, "--text TEXT").val.__getitems__([0]).inputs
 
 
 def _validation_images(named: NamedModel) -> tuple[Tensor, list[str]]:
@@ -92,17 +90,16 @@ def _validation_images(named: NamedModel) -> tuple[Tensor, list[str]]:
     batch = bundle.val.__getitems__(chosen)
     if batch.bad:
         raise ValueError(f"cannot read the validation image {batch.bad[0][0]}: {batch.bad[0][1]}; use --image PATH ...")
-    return batch.images, [f"{printable(bundle.class_names[labels[index]])}-{index}" for index in chosen]
+    return batch.inputs, [f"{printable(bundle.class_names[labels[index]])}-{index}" for index in chosen]
 
 
 def _run_data(named: NamedModel, instead: str) -> DataBundle:
     """The data of the model's run."""
     if not named.data:
         raise ValueError(f"no image given, and {named.title} comes without data of its own: use {instead}")
-    from vit_rpe.data import DataConfig, DataNotFoundError, rebuild_data
+    from vit_rpe.data import DataNotFoundError, read_config, rebuild_data
 
-    options: dict[str, Any] = named.data
     try:
-        return rebuild_data(DataConfig(**options), named.treatment)
+        return rebuild_data(read_config(named.data), named.treatment)
     except DataNotFoundError as error:
         raise ValueError(f"the data of the run are not here ({error}): use {instead}") from error

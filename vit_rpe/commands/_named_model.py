@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from vit_rpe.data import Preprocessing, TextTreatment
+    from vit_rpe.data import Treatment
 
 __all__ = ["NamedModel", "add_model_arguments", "load_model"]
 
@@ -29,7 +29,7 @@ class NamedModel:
     """
 
     model: nn.Module
-    treatment: Preprocessing | TextTreatment
+    treatment: Treatment
     title: str
     class_names: list[str] | None
     device: torch.device

@@ -49,7 +49,6 @@ def run(args: argparse.Namespace) -> None:
         if not Path(args.confusion).absolute().parent.is_dir():
             raise ValueError(f"--confusion {args.confusion}: there is no such folder")
 
-    from vit_rpe.data import Preprocessing
     from vit_rpe.training.checkpoint.checkpoint import load_checkpoint
     from vit_rpe.training.task import task_of
 
@@ -61,7 +60,7 @@ def run(args: argparse.Namespace) -> None:
 
         plot_confusion(result, loaded.class_names).savefig(args.confusion, dpi=150)
     task, treatment = task_of(loaded.treatment), loaded.treatment
-    size = treatment.img_size if isinstance(treatment, Preprocessing) else (treatment.length,)
+    size = treatment.size
     more = task.more(result)
     show_classes = len(per_class) <= 100 and not more
     if args.json:
@@ -70,7 +69,7 @@ def run(args: argparse.Namespace) -> None:
             json.dumps(
                 {
                     "checkpoint": str(loaded.folder),
-                    "img_size" if len(size) == 2 else "length": list(size) if len(size) == 2 else size[0],
+                    treatment.size_name: list(size) if len(size) > 1 else size[0],
                     "count": result.count,
                     "top1": result.top1,
                     "top5": result.top5,
@@ -98,10 +97,10 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _evaluate(args: argparse.Namespace, loaded: LoadedCheckpoint) -> tuple[Evaluation, str]:
-    from vit_rpe.data import DataConfig, eval_loader, rebuild_data
+    from vit_rpe.data import eval_loader, read_config, rebuild_data
     from vit_rpe.training.metrics import evaluate
 
-    config = DataConfig(**loaded.info.data)
+    config = read_config(loaded.info.data)
     given = {
         "name": args.data_name,
         "path": args.data_path,

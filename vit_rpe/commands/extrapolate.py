@@ -55,6 +55,7 @@ def run(args: argparse.Namespace) -> None:
     """Evaluate, draw, write and print."""
     import matplotlib  # noqa: F401  (told before anything is computed for it)
 
+    from vit_rpe.data import read_treatment
     from vit_rpe.training.checkpoint.checkpoint import find_checkpoint, read_info
     from vit_rpe.viz.plots.extrapolation import plot_extrapolation
 
@@ -67,17 +68,17 @@ def run(args: argparse.Namespace) -> None:
         if label not in labels:
             raise unknown_name("label in --resample", label, labels)
     folders = [find_checkpoint(path) for path in args.checkpoint]
-    kinds = {read_info(folder).preprocessing.get("kind") == "text" for folder in folders}
+    kinds = {read_treatment(read_info(folder).preprocessing).kind for folder in folders}
     if len(kinds) > 1:
         raise ValueError("language and image models do not go on one plot: call the command once for each kind")
-    if args.resample is not None and kinds == {False}:
+    if args.resample is not None and kinds == {"images"}:
         raise ValueError("--resample is for language models: an image model is resampled to every size anyway")
-    if args.shifts is not None and kinds == {True}:
+    if args.shifts is not None and kinds == {"text"}:
         raise ValueError("--shifts is for image models: a language model is asked at other lengths, --factors")
     rows: list[dict[str, Any]] = []
     for label, folder in zip(labels, folders, strict=True):
         for suffix, change in _variants(args, label).items():
-            found = list((_language_rows if kinds == {True} else _image_rows)(args, folder, change))
+            found = list((_language_rows if kinds == {"text"} else _image_rows)(args, folder, change))
             rows += [{"label": label + suffix, "checkpoint": str(folder), **row} for row in found]
             _print(label + suffix, found)
     output = Path(args.output)

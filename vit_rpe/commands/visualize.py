@@ -37,15 +37,8 @@ def run(args: argparse.Namespace) -> None:
     """Record the model and write the pictures."""
     import matplotlib  # noqa: F401  (told before anything is computed for it)
 
-    from vit_rpe.data import TextTreatment
-
     named = load_model(args)
-    if isinstance(named.treatment, TextTreatment):
-        drawn = _draw_text(named, args)
-    elif args.text is not None:
-        raise ValueError(f"{named.title} takes images, not text: use --image")
-    else:
-        drawn = _draw_images(named, args)
+    drawn = (_draw_images if named.treatment.shows_pictures else _draw_text)(named, args)
     folder = Path(args.output)
     if args.format == "html":
         from vit_rpe.viz.plots.contact_sheet import contact_sheet
@@ -68,6 +61,8 @@ def _draw_images(named: NamedModel, args: argparse.Namespace) -> Drawn:
     from vit_rpe import viz
     from vit_rpe.viz.recording.query import parse_query
 
+    if args.text is not None:
+        raise ValueError(f"{named.title} takes images, not text: use --image")
     query = parse_query(args.query or "mean")
     inputs, pixels, names = load_images(named, args.image)
     target = None if args.target is None else number_of_class(args.target, named.class_names)
@@ -98,9 +93,9 @@ def _draw_text(named: NamedModel, args: argparse.Namespace) -> Drawn:
     import torch
 
     from vit_rpe import viz
-    from vit_rpe.data import TextTreatment
+    from vit_rpe.data import text_treatment
 
-    assert isinstance(named.treatment, TextTreatment)
+    treatment = text_treatment(named.treatment, named.title)
     for option in ("image", "img_size", "query", "target"):
         if getattr(args, option):
             raise ValueError(f"--{option.replace('_', '-')} is for models of images, {named.title} takes text")
@@ -109,13 +104,13 @@ def _draw_text(named: NamedModel, args: argparse.Namespace) -> Drawn:
     if args.text is None:
         tokens = validation_text(named)
     else:
-        tokens = torch.as_tensor(named.treatment.encode(args.text)[: named.treatment.length])[None]
+        tokens = torch.as_tensor(treatment.encode(args.text)[: treatment.length])[None]
     with torch.no_grad(), viz.record(named.model) as seen:
-        named.model(named.treatment.normalize(tokens).to(named.device))
+        named.model(treatment.normalize(tokens).to(named.device))
     layers = numbers(args.layers, "layer", len(seen))
     heads = numbers(args.heads, "head", seen.num_heads)
     prefix = seen.grids(0)[0].num_prefix
-    labels = ["class token"] * prefix + list(named.treatment.decode(tokens[0]))
+    labels = ["class token"] * prefix + list(treatment.decode(tokens[0]))
     for layer in range(len(seen)) if layers is None else layers:
         yield f"tokens-layer{layer}", viz.plot_tokens(seen, labels, layer=layer, heads=heads)
     yield from _draw_encoding(seen, layers, heads)

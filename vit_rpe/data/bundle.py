@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from vit_rpe.data.bad_images import BadImages
-from vit_rpe.data.images.preprocessing import Preprocessing
-from vit_rpe.data.images.samples import Samples
-from vit_rpe.data.text.treatment import TextTreatment
+from vit_rpe.data.batch import Samples
+from vit_rpe.data.images.preprocessing import Preprocessing, image_treatment
+from vit_rpe.data.treatment import Treatment
 
 __all__ = ["DataBundle"]
 
@@ -26,7 +26,7 @@ class DataBundle:
     train: Samples
     val: Samples
     class_names: list[str]
-    preprocessing: Preprocessing | TextTreatment
+    treatment: Treatment
     bad_images: BadImages
     split: str
 
@@ -34,11 +34,16 @@ class DataBundle:
     def num_classes(self) -> int:
         return len(self.class_names)
 
-    def to_device_batch(self, images: Tensor, device: torch.device | str) -> Tensor:
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """The treatment of images. Raises ``ValueError`` where the data are text."""
+        return image_treatment(self.treatment, "the model of these data")
+
+    def to_device_batch(self, inputs: Tensor, device: torch.device | str) -> Tensor:
         """uint8 (B, C, H, W) from a loader to normalised float32 on ``device``; token numbers (B, L) to
         int64.
         """
-        return self.preprocessing.normalize(images.to(device, non_blocking=True))
+        return self.treatment.normalize(inputs.to(device, non_blocking=True))
 
     def check_labels(self, num_classes: int) -> None:
         """Raise ``ValueError`` if a label does not fit a model with ``num_classes`` outputs."""

@@ -1,7 +1,8 @@
 """Loaders: torch's ``DataLoader`` behind an order that can start anywhere.
 
-A batch is ``(images, labels)``: uint8 (B, C, H, W) and int64 (B,). Images stay eight-bit until they are on
-the device (a quarter of the bytes to move); ``DataBundle.to_device_batch`` normalises them there. Loaders
+A batch is ``(inputs, labels)``: images uint8 (B, C, H, W) and int64 (B,), or tokens (B, L). Images stay
+eight-bit until they are on the device (a quarter of the bytes to move); ``DataBundle.to_device_batch`` normalises
+them there. Loaders
 draw nothing from torch's global random state, so loading never changes a model's dropout.
 """
 
@@ -15,8 +16,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from vit_rpe.data.bad_images import BadImages
-from vit_rpe.data.config import DataConfig
-from vit_rpe.data.images.samples import Samples
+from vit_rpe.data.batch import Samples
+from vit_rpe.data.options import DataOptions
 from vit_rpe.data.order import EvalOrder, TrainOrder
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ __all__ = ["EvalLoader", "TrainLoader", "eval_loader", "train_loader"]
 class TrainLoader:
     """Batches of one epoch on one process; ``len`` is the number of batches of a whole epoch."""
 
-    def __init__(self, samples: Samples, order: TrainOrder, config: DataConfig, bad: BadImages):
+    def __init__(self, samples: Samples, order: TrainOrder, config: DataOptions, bad: BadImages):
         self.order = order
         self._bad = bad
         self._batches = _data_loader(samples, order, config)
@@ -51,7 +52,7 @@ class TrainLoader:
             self._bad.add(batch.bad)
             if not len(batch.labels):
                 raise ValueError(f"no training image left to fill a batch; {self._bad.summary()}")
-            yield batch.images, batch.labels
+            yield batch.inputs, batch.labels
 
 
 class EvalLoader:
@@ -59,7 +60,7 @@ class EvalLoader:
     count.
     """
 
-    def __init__(self, samples: Samples, order: EvalOrder, config: DataConfig, bad: BadImages):
+    def __init__(self, samples: Samples, order: EvalOrder, config: DataOptions, bad: BadImages):
         self._order = order
         self._bad = bad
         self._batches = _data_loader(samples, order, config)
@@ -71,11 +72,11 @@ class EvalLoader:
         for batch in self._batches:
             self._bad.add(batch.bad)
             if len(batch.labels):
-                yield batch.images, batch.labels
+                yield batch.inputs, batch.labels
 
 
 def train_loader(
-    bundle: DataBundle, config: DataConfig, *, seed: int, rank: int = 0, world_size: int = 1
+    bundle: DataBundle, config: DataOptions, *, seed: int, rank: int = 0, world_size: int = 1
 ) -> TrainLoader:
     """The training loader of process ``rank``; ``seed`` must be equal on every process."""
     order = TrainOrder(
@@ -89,7 +90,7 @@ def train_loader(
     return TrainLoader(bundle.train, order, config, bundle.bad_images)
 
 
-def eval_loader(bundle: DataBundle, config: DataConfig, *, rank: int = 0, world_size: int = 1) -> EvalLoader:
+def eval_loader(bundle: DataBundle, config: DataOptions, *, rank: int = 0, world_size: int = 1) -> EvalLoader:
     """The validation loader of process ``rank``."""
     batch_size = config.eval_batch_size or config.batch_size
     order = EvalOrder(len(bundle.val), batch_size=batch_size, rank=rank, world_size=world_size)
@@ -108,7 +109,7 @@ def _one_thread(worker: int) -> None:
         sys.modules["cv2"].setNumThreads(0)
 
 
-def _data_loader(samples: Samples, order: TrainOrder | EvalOrder, config: DataConfig) -> DataLoader:
+def _data_loader(samples: Samples, order: TrainOrder | EvalOrder, config: DataOptions) -> DataLoader:
     workers: dict[str, Any] = {}
     if config.num_workers:
         workers = {

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from vit_rpe.data import DataConfig, TextTreatment
+from vit_rpe.data import read_config, text_treatment
 from vit_rpe.data.text.build import validation_text
+from vit_rpe.data.text.config import text_data
 from vit_rpe.data.text.windows import evaluation_windows
 from vit_rpe.training.checkpoint.checkpoint import load_checkpoint
 from vit_rpe.training.metrics import evaluate
@@ -42,10 +43,10 @@ def bits_by_length(
         ValueError: no language model, or too little text.
     """
     loaded = load_checkpoint(checkpoint)
-    treatment = loaded.treatment
-    if not isinstance(treatment, TextTreatment) or treatment.task != "language":
+    treatment = text_treatment(loaded.treatment, f"the model in {loaded.folder}")
+    config = text_data(read_config(loaded.info.data))
+    if treatment.task != "language":
         raise ValueError(f"{loaded.folder} holds no language model")
-    config = DataConfig(**loaded.info.data)
     config = config if data_path is None else replace(config, path=data_path, val_path=None)
     text = validation_text(config, treatment)
     results = {}
@@ -68,4 +69,4 @@ def bits_by_length(
 
 
 def _pair(batch: Any) -> tuple[Tensor, Tensor]:
-    return batch.images, batch.labels
+    return batch.inputs, batch.labels

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from vit_rpe.data import DataConfig, build_data, eval_loader
+from vit_rpe.data import eval_loader, read_config, rebuild_data
 from vit_rpe.training.checkpoint.checkpoint import load_checkpoint
 from vit_rpe.training.metrics import evaluate
 
@@ -96,11 +96,10 @@ def _accuracy(
 ) -> float:
     loaded = load_checkpoint(checkpoint, img_size=img_size)
     change_model(loaded.model)
-    config = DataConfig(**loaded.info.data)
+    config = read_config(loaded.info.data)
     if data_path is not None:
         config = replace(config, path=data_path)
-    preprocessing = loaded.preprocessing
-    bundle = build_data(config, img_size=preprocessing.img_size, in_chans=preprocessing.in_chans, seed=0)
+    bundle = rebuild_data(config, loaded.treatment)
 
     def batches() -> Iterator[tuple[Tensor, Tensor]]:
         for images, labels in eval_loader(bundle, config):

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from safetensors import safe_open
 
+from vit_rpe.data.images.config import image_data
 from vit_rpe.evaluation.resolution_eval import accuracy_by_shift, accuracy_by_size
 from vit_rpe.study.plan import Cell, StudyConfig, cells_of, read_study
 from vit_rpe.training.checkpoint.files import write_text
@@ -42,7 +43,7 @@ def run_cell(study: StudyConfig, cell: Cell, folder: Path) -> dict[str, Any]:
     started = time.perf_counter()
     config = parse_config(cell.words(study, folder), prog="study")
     for side in study.eval_sizes:  # a size that does not fit is told now and not after the training
-        plan_model(replace(config.model, img_size=side), replace(config.data, img_size=None))
+        plan_model(replace(config.model, img_size=side), replace(image_data(config.data), img_size=None))
     evaluation = train(config).evaluation
     seconds = time.perf_counter() - started
     metrics = read_metrics(folder)

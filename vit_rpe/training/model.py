@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +13,7 @@ from torch import nn
 
 import vit_rpe  # noqa: F401  (registers the models with timm)
 from vit_rpe.checks import closest
-from vit_rpe.data import DataBundle, DataConfig, Preprocessing
-from vit_rpe.data.config import TEXT_NAMES
+from vit_rpe.data import DataBundle, DataOptions, ImageData, TextData
 from vit_rpe.training.checkpoint.checkpoint import load_checkpoint
 from vit_rpe.training.config.schema import ModelConfig
 
@@ -49,7 +49,7 @@ def _create(name: str, args: dict[str, Any], **more: Any) -> nn.Module:
         raise ValueError(f"model.args do not fit {name}: {error}") from error
 
 
-def plan_model(config: ModelConfig, data: DataConfig) -> ModelPlan:
+def plan_model(config: ModelConfig, data: DataOptions) -> ModelPlan:
     """Check a model's name and arguments by building it without memory.
 
     Args:
@@ -69,12 +69,14 @@ def plan_model(config: ModelConfig, data: DataConfig) -> ModelPlan:
         if key in args:
             where = f"model.{key}" if key in ("img_size", "rpe", "pretrained") else "the data"
             raise ValueError(f"model.args must not hold {key!r}: it comes from {where}")
-    takes_text = config.name in timm.list_models(module="rpe_sequence")
-    if takes_text != (data.name in TEXT_NAMES):
-        kind = "token sequences" if takes_text else "images"
-        raise ValueError(f"model.name {config.name} takes {kind}, which data.name {data.name} does not give")
-    if takes_text:
-        return _plan_sequence(config, args)
+    takes = "text" if config.name in timm.list_models(module="rpe_sequence") else "images"
+    if takes != data.kind:
+        words = {"text": "token sequences", "images": "images"}[takes]
+        raise ValueError(f"model.name {config.name} takes {words}, which data.name {data.name} does not give")
+    return _PLANS[takes](config, args, data)
+
+
+def _plan_images(config: ModelConfig, args: dict[str, Any], data: ImageData) -> ModelPlan:
     data_size = data.img_size
     size = config.img_size if config.img_size is not None else data_size
     if size is not None and data_size is not None and _pair(size) != _pair(data_size):
@@ -90,7 +92,7 @@ def plan_model(config: ModelConfig, data: DataConfig) -> ModelPlan:
     return ModelPlan(config.name, args, _pair(size), int(args.get("in_chans", 3)))
 
 
-def _plan_sequence(config: ModelConfig, args: dict[str, Any]) -> ModelPlan:
+def _plan_sequence(config: ModelConfig, args: dict[str, Any], data: TextData) -> ModelPlan:
     if config.img_size is not None:
         raise ValueError(f"model.img_size is {config.img_size}, but {config.name} takes token sequences")
     if config.rpe is not None:
@@ -98,6 +100,12 @@ def _plan_sequence(config: ModelConfig, args: dict[str, Any]) -> ModelPlan:
     with torch.device("meta"):
         _create(config.name, args, vocab_size=2)
     return ModelPlan(config.name, args, None, None)
+
+
+_PLANS: dict[str, Callable[[ModelConfig, dict[str, Any], Any], ModelPlan]] = {
+    "images": _plan_images,
+    "text": _plan_sequence,
+}
 
 
 def _pair(size: int | tuple[int, int]) -> tuple[int, int]:
@@ -111,21 +119,6 @@ def token_grid(model: nn.Module) -> list[int] | None:
     return None if grid is None else [int(side) for side in grid]
 
 
-def _from_data(bundle: DataBundle) -> dict[str, Any]:
-    """The arguments of the model that the data give."""
-    treatment = bundle.preprocessing
-    if isinstance(treatment, Preprocessing):
-        return {"num_classes": bundle.num_classes}
-    language = treatment.task == "language"
-    return {
-        "vocab_size": len(treatment.characters),
-        "length": treatment.length,
-        "num_classes": bundle.num_classes,
-        "head": "lm" if language else "classification",
-        "causal": language,
-    }
-
-
 def build_model(plan: ModelPlan, config: ModelConfig, bundle: DataBundle) -> tuple[nn.Module, dict[str, Any]]:
     """Build the model for its data and give it its starting weights.
 
@@ -135,7 +128,7 @@ def build_model(plan: ModelPlan, config: ModelConfig, bundle: DataBundle) -> tup
     Raises:
         ValueError: the checkpoint to start from does not fit.
     """
-    args = {**plan.args, **_from_data(bundle)}
+    args = {**plan.args, **bundle.treatment.model_args(bundle.num_classes)}
     model = _create(plan.name, args, pretrained=config.pretrained)
     if config.checkpoint is not None:
         _start_from(model, config.checkpoint, plan.img_size)

@@ -103,7 +103,7 @@ class Session:
     @property
     def task(self) -> Task:
         """How results are judged and named."""
-        return task_of(self.bundle.preprocessing)
+        return task_of(self.bundle.treatment)
 
     @property
     def evaluated(self) -> nn.Module:
@@ -163,9 +163,7 @@ def build_session(
         optimizer=prepared,
         scheduler=None,
         ema=ema,
-        teacher=build_teacher(
-            train.distill, num_classes=bundle.num_classes, student=bundle.preprocessing, device=device
-        ),
+        teacher=build_teacher(train.distill, num_classes=bundle.num_classes, student=bundle.treatment, device=device),
         mixer=batch_mixer(config.data, num_classes=bundle.num_classes, label_smoothing=train.label_smoothing),
         train_batches=batches,
         val_batches=eval_loader(bundle, config.data, **place),

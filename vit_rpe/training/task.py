@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from vit_rpe.data import Preprocessing, TextTreatment
+from vit_rpe.data import Treatment
 from vit_rpe.training.metrics import Evaluation
 
 __all__ = ["Task", "task_of"]
@@ -42,8 +42,9 @@ LANGUAGE = Task(
 )
 
 
-def task_of(treatment: Preprocessing | TextTreatment) -> Task:
+TASKS = {task.unit: task for task in (IMAGES, PASSAGES, LANGUAGE)}
+
+
+def task_of(treatment: Treatment) -> Task:
     """The task that data treated like this stand for."""
-    if isinstance(treatment, Preprocessing):
-        return IMAGES
-    return LANGUAGE if treatment.task == "language" else PASSAGES
+    return TASKS[treatment.unit]

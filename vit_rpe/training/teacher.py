@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from vit_rpe.checks import closest
-from vit_rpe.data import Preprocessing, TextTreatment
+from vit_rpe.data import Preprocessing, Treatment, image_treatment
 from vit_rpe.training.checkpoint.checkpoint import load_checkpoint
 from vit_rpe.training.config.schema import DistillConfig
 
@@ -72,7 +72,7 @@ def _load(model: nn.Module, file: Path) -> None:
 
 
 def build_teacher(
-    config: DistillConfig, *, num_classes: int, student: Preprocessing | TextTreatment, device: torch.device
+    config: DistillConfig, *, num_classes: int, student: Treatment, device: torch.device
 ) -> Teacher | None:
     """The teacher of a config; ``None`` if it names none.
 
@@ -81,8 +81,7 @@ def build_teacher(
     """
     if config.teacher is None:
         return None
-    if isinstance(student, TextTreatment):
-        raise ValueError(f"train.distill.teacher {config.teacher!r} teaches on images, the data are text")
+    student = image_treatment(student, f"train.distill.teacher {config.teacher!r} teaches on images; the student")
     if Path(config.teacher).exists():
         loaded = load_checkpoint(config.teacher)
         model, treatment = loaded.model, loaded.preprocessing

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from vit_rpe.benchmark.input_side.torchvision_input import torchvision_batches
 from vit_rpe.checks import unknown_name
-from vit_rpe.data import DataBundle, DataConfig, build_data, train_loader
+from vit_rpe.data import DataBundle, ImageData, build_data, train_loader
 from vit_rpe.data.bad_images import BadImages
 from vit_rpe.data.images.augment import Augmentation
 from vit_rpe.data.images.preprocessing import Preprocessing
@@ -83,9 +83,9 @@ def run(
             raise unknown_name("setting", setting, SETTINGS)
         with tempfile.TemporaryDirectory() as folder:
             for augment in SETTINGS[setting]:
-                config = DataConfig(
+                config = ImageData(
                     name="folder" if setting == "jpeg" else "digits",
-                    path=path or folder,
+                    path=(path or folder) if setting == "jpeg" else None,
                     augment=augment,
                     batch_size=batch_size,
                     num_workers=num_workers,
@@ -122,7 +122,7 @@ def write_jpegs(folder: Path, count: int) -> None:
         Image.fromarray(pixels).save(place / f"{number}.jpg", quality=90)
 
 
-def _in_memory(config: DataConfig, count: int) -> DataBundle:
+def _in_memory(config: ImageData, count: int) -> DataBundle:
     generator = np.random.default_rng(0)
     images = generator.integers(0, 256, (count, 32, 32, 3), dtype=np.uint8)
     preprocessing = Preprocessing((32, 32), 3, _MEAN, _STD)
@@ -131,7 +131,7 @@ def _in_memory(config: DataConfig, count: int) -> DataBundle:
     return DataBundle(samples, samples, [str(n) for n in range(10)], preprocessing, BadImages(None), "benchmark")
 
 
-def _row(setting: str, bundle: DataBundle, config: DataConfig, repeats: int) -> Row:
+def _row(setting: str, bundle: DataBundle, config: ImageData, repeats: int) -> Row:
     loader = train_loader(bundle, config, seed=0)
     if len(loader) < 2:
         raise ValueError(f"{len(bundle.train)} training images, expected at least {2 * config.batch_size}")

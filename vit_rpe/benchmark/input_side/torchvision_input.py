@@ -13,8 +13,7 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 
-from vit_rpe.data import DataBundle, DataConfig, Preprocessing
-from vit_rpe.data.images.samples import ImageSamples
+from vit_rpe.data import DataBundle, ImageData, Preprocessing, image_samples
 from vit_rpe.data.sources import LabelledImages
 
 __all__ = ["torchvision_batches"]
@@ -39,13 +38,11 @@ class _Samples(Dataset):
         return self.transform(image), int(self.labels[index])
 
 
-def torchvision_batches(bundle: DataBundle, config: DataConfig) -> DataLoader:
+def torchvision_batches(bundle: DataBundle, config: ImageData) -> DataLoader:
     """Batches of normalised float images (B, C, H, W) with the work of ``config.augment``."""
-    assert isinstance(bundle.preprocessing, Preprocessing)
-    assert isinstance(bundle.train, ImageSamples)
     transform = v2.Compose(_steps(config.augment, bundle.preprocessing))
     return DataLoader(
-        _Samples(bundle.train.images, transform),
+        _Samples(image_samples(bundle.train).images, transform),
         batch_size=config.batch_size,
         shuffle=True,
         drop_last=True,

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from vit_rpe.data.config import DataConfig
 from vit_rpe.data.draws import key_number
+from vit_rpe.data.images.config import ImageData
+from vit_rpe.data.options import DataOptions
 
 __all__ = ["BatchMixer", "batch_mixer"]
 
@@ -37,9 +38,9 @@ class BatchMixer:
             np.random.set_state(before)  # noqa: NPY002
 
 
-def batch_mixer(config: DataConfig, *, num_classes: int, label_smoothing: float) -> BatchMixer | None:
-    """The mixer of ``config``, or None where mixup and cutmix are both off."""
-    if config.mixup == 0 and config.cutmix == 0:
+def batch_mixer(config: DataOptions, *, num_classes: int, label_smoothing: float) -> BatchMixer | None:
+    """The mixer of ``config``, or None where mixup and cutmix are both off, as for text."""
+    if not isinstance(config, ImageData) or (config.mixup == 0 and config.cutmix == 0):
         return None
     from timm.data import Mixup
 

@@ -10,23 +10,24 @@ B batch, C channels, H and W the size the model takes.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from vit_rpe.checks import check_choice
-from vit_rpe.data.config import INTERPOLATIONS
 from vit_rpe.data.errors import bad_image
+from vit_rpe.data.images.config import INTERPOLATIONS
 from vit_rpe.data.images.pixels import opened, to_mode, with_channels
+from vit_rpe.data.treatment import Treatment
 
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["Preprocessing"]
+__all__ = ["Preprocessing", "image_treatment"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,10 @@ class Preprocessing:
     ``img_size`` (height, width) in pixels; ``in_chans`` 1 or 3; ``mean`` and ``std`` one number per channel
     on the 0..1 scale; ``background`` (red, green, blue) 0..255 behind transparent pixels.
     """
+
+    kind: ClassVar[str] = "images"
+    size_name: ClassVar[str] = "img_size"
+    shows_pictures: ClassVar[bool] = True
 
     img_size: tuple[int, int]
     in_chans: int
@@ -52,7 +57,26 @@ class Preprocessing:
             raise ValueError(f"in_chans={self.in_chans}, images are read with 1 or 3 channels")
         for key in ("mean", "std"):
             if len(getattr(self, key)) != self.in_chans:
-                raise ValueError(f"{key}={getattr(self, key)}, expected {self.in_chans} numbers (in_chans)")
+                words = "1 number" if self.in_chans == 1 else f"{self.in_chans} numbers"
+                raise ValueError(f"{key}={getattr(self, key)}, expected {words}, one per channel")
+
+    @property
+    def unit(self) -> str:
+        """What is counted, one label each."""
+        return "images"
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(height, width) in pixels."""
+        return self.img_size
+
+    def model_args(self, num_classes: int) -> dict[str, Any]:
+        """The arguments of the model that the data decide; its size and channels are its own."""
+        return {"num_classes": num_classes}
+
+    def resized(self, img_size: tuple[int, int]) -> Preprocessing:
+        """The same for images of (height, width) ``img_size``."""
+        return replace(self, img_size=(int(img_size[0]), int(img_size[1])))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, numbers and strings."""
@@ -83,8 +107,8 @@ class Preprocessing:
 
     def normalize(self, images: Tensor) -> Tensor:
         """uint8 (..., C, H, W) to float32 of the same shape, on the device the images are on."""
-        mean = torch.tensor(self.mean, device=images.device).mul_(255).view(-1, 1, 1)
-        scale = torch.tensor(self.std, device=images.device).mul_(255).reciprocal_().view(-1, 1, 1)
+        mean = torch.tensor(self.mean, dtype=torch.float32, device=images.device).mul_(255).view(-1, 1, 1)
+        scale = torch.tensor(self.std, dtype=torch.float32, device=images.device).mul_(255).reciprocal_().view(-1, 1, 1)
         return images.to(torch.float32).sub_(mean).mul_(scale)
 
     def denormalize(self, images: Tensor) -> Tensor:
@@ -121,3 +145,10 @@ class Preprocessing:
         resample = Image.Resampling[self.interpolation.upper()]
         out = np.asarray(image.resize((width, height), resample, box=box))
         return out if out.ndim == 3 else out[:, :, None]
+
+
+def image_treatment(treatment: Treatment, what: str) -> Preprocessing:
+    """``treatment`` itself. Raises ``ValueError`` where it is not of images; ``what`` names whose it is."""
+    if not isinstance(treatment, Preprocessing):
+        raise ValueError(f"{what} takes {treatment.kind}, not images")
+    return treatment

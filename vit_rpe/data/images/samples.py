@@ -6,45 +6,20 @@ B is the batch size, C, H, W what the model takes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from vit_rpe.data.batch import Batch, Samples
 from vit_rpe.data.errors import BadImageError, bad_image
 from vit_rpe.data.images.augment import Augmentation
 from vit_rpe.data.sources.base import LabelledImages
 
-__all__ = ["Batch", "ImageSamples", "Samples"]
+__all__ = ["ImageSamples", "image_samples"]
 
 _MOST_REPLACEMENTS = 100
-
-
-class Batch(NamedTuple):
-    """``images`` (B, C, H, W) uint8, ``labels`` (B,) int64; ``bad``: (name, reason) of unreadable images.
-
-    Of text: token numbers (B, L) int64, and labels (B,) or, one a token, (B, L).
-    """
-
-    images: Tensor
-    labels: Tensor
-    bad: tuple[tuple[str, str], ...] = ()
-
-
-class Samples(Protocol):
-    """What loaders and checks need of a data set, of images or of text."""
-
-    def __len__(self) -> int:
-        """Number of samples."""
-
-    def __getitems__(self, keys: Sequence[int | tuple[int, int]]) -> Batch:
-        """The batch of these keys, each a sample number or (epoch, sample number)."""
-
-    @property
-    def labels(self) -> np.ndarray:
-        """The class numbers that occur."""
 
 
 class ImageSamples(Dataset):
@@ -103,3 +78,10 @@ class ImageSamples(Dataset):
         except Exception as error:  # decoders meet foreign bytes and raise almost anything
             raise bad_image(self.images.name(index), error) from error
         return self.augmentation(pixels, (self.seed, epoch, index))
+
+
+def image_samples(samples: Samples) -> ImageSamples:
+    """``samples`` themselves. Raises ``ValueError`` where they are no images."""
+    if not isinstance(samples, ImageSamples):
+        raise ValueError(f"{type(samples).__name__} gives no images")
+    return samples

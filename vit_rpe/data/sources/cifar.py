@@ -14,8 +14,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from vit_rpe.data.config import DataConfig
 from vit_rpe.data.errors import DataNotFoundError
+from vit_rpe.data.images.config import ImageData
 from vit_rpe.data.sources.base import ArrayImages, DataSource
 from vit_rpe.data.sources.fetch import fetch
 from vit_rpe.data.sources.plain_pickle import read_plain_pickle
@@ -58,18 +58,18 @@ _HUNDRED = _Kind(
 )
 
 
-def cifar10(config: DataConfig) -> DataSource:
+def cifar10(config: ImageData) -> DataSource:
     """Ten classes, 50,000 training and 10,000 test images."""
     return _cifar(config, _TEN, Path("data/cifar10"), CIFAR10)
 
 
-def cifar100(config: DataConfig) -> DataSource:
+def cifar100(config: ImageData) -> DataSource:
     """A hundred classes (the fine labels), 50,000 training and 10,000 test images."""
     return _cifar(config, _HUNDRED, Path("data/cifar100"), CIFAR100)
 
 
 def _cifar(
-    config: DataConfig, kind: _Kind, default: Path, statistics: tuple[tuple[float, ...], tuple[float, ...]]
+    config: ImageData, kind: _Kind, default: Path, statistics: tuple[tuple[float, ...], tuple[float, ...]]
 ) -> DataSource:
     root = Path(config.path) if config.path else default
     with ExitStack() as stack:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from vit_rpe.data.config import DataConfig
+from vit_rpe.data.images.config import ImageData
 from vit_rpe.data.sources.base import ArrayImages, DataSource
 from vit_rpe.data.sources.statistics import DIGITS
 
 __all__ = ["digits"]
 
 
-def digits(config: DataConfig) -> DataSource:
+def digits(config: ImageData) -> DataSource:
     """The digits; their 0..16 grey scale becomes 0..255, rounded."""
     from sklearn.datasets import load_digits
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from vit_rpe.data.config import DataConfig
 from vit_rpe.data.errors import DataNotFoundError
+from vit_rpe.data.images.config import ImageData
 from vit_rpe.data.sources.base import ArrayImages, DataSource
 from vit_rpe.data.sources.fetch import fetch
 from vit_rpe.data.sources.idx import read_idx
@@ -29,7 +29,7 @@ _FILES = {
 }
 
 
-def fashion_mnist(config: DataConfig) -> DataSource:
+def fashion_mnist(config: ImageData) -> DataSource:
     """The four IDX files from ``path`` (also as torchvision lays them out), or from Debian's folder."""
     root = Path(config.path) if config.path else _DEFAULT
     places = [root, root / "FashionMNIST" / "raw"] + ([] if config.path else [_DEBIAN])

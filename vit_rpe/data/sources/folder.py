@@ -13,8 +13,8 @@ import warnings
 from pathlib import Path
 
 from vit_rpe.data.classes import class_numbers, natural_order
-from vit_rpe.data.config import DataConfig
 from vit_rpe.data.errors import DataNotFoundError
+from vit_rpe.data.images.config import ImageData
 from vit_rpe.data.sources.base import DataSource, FileImages
 from vit_rpe.data.sources.paths import PathTable
 from vit_rpe.data.sources.statistics import IMAGENET
@@ -45,7 +45,7 @@ _VAL_NAMES = ("val", "valid", "validation", "test")
 _CROP_PCT = 0.9
 
 
-def folder(config: DataConfig) -> DataSource:
+def folder(config: ImageData) -> DataSource:
     """The images below ``path`` (and ``val_path``)."""
     if config.path is None:
         raise DataNotFoundError("data.name=folder needs --data.path, a folder with one folder of images per class")
@@ -56,7 +56,7 @@ def folder(config: DataConfig) -> DataSource:
     return _source(train, val)
 
 
-def imagenet(config: DataConfig) -> DataSource:
+def imagenet(config: ImageData) -> DataSource:
     """ImageNet-1k or a set laid out like it: ``train/`` and ``val/`` with one folder per class."""
     root = Path(config.path or "data/imagenet")
     for split in ("train", "val"):

@@ -16,8 +16,8 @@ import numpy as np
 
 from vit_rpe.checks import check_choice
 from vit_rpe.data.classes import class_numbers, natural_order
-from vit_rpe.data.config import DataConfig
 from vit_rpe.data.errors import DataNotFoundError
+from vit_rpe.data.images.config import ImageData
 from vit_rpe.data.sources.base import DataSource
 from vit_rpe.data.sources.statistics import IMAGENET
 
@@ -48,7 +48,7 @@ class _RowImages:
         return f"{self.origin}[{index}]"
 
 
-def hf(config: DataConfig) -> DataSource:
+def hf(config: ImageData) -> DataSource:
     """The data set ``path``: a name on the hub, or a folder written by ``save_to_disk``."""
     datasets = _package(config)
     if config.path is None:
@@ -67,7 +67,7 @@ def hf(config: DataConfig) -> DataSource:
     return _source(config, datasets, splits["train"], val)
 
 
-def parquet(config: DataConfig) -> DataSource:
+def parquet(config: ImageData) -> DataSource:
     """The rows of ``path`` (and ``val_path``): a file, a pattern, or a folder with ``train*`` and ``val*`` or
     ``test*`` files."""
     datasets = _package(config)
@@ -87,7 +87,7 @@ def parquet(config: DataConfig) -> DataSource:
     return _source(config, datasets, train, _read_parquet(datasets, val_files) if val_files else None)
 
 
-def _package(config: DataConfig) -> Any:
+def _package(config: ImageData) -> Any:
     try:
         import datasets
     except ImportError as error:
@@ -105,7 +105,7 @@ def _read_parquet(datasets: Any, files: list[str]) -> Any:
         raise DataNotFoundError(f"cannot read parquet files {files[0]} ...: {cause}") from error
 
 
-def _source(config: DataConfig, datasets: Any, train: Any, val: Any) -> DataSource:
+def _source(config: ImageData, datasets: Any, train: Any, val: Any) -> DataSource:
     image_key = config.image_key or _image_column(datasets, train)
     label_key = config.label_key or _label_column(datasets, train)
     for option, key in (("data.image_key", image_key), ("data.label_key", label_key)):
@@ -132,7 +132,7 @@ def _source(config: DataConfig, datasets: Any, train: Any, val: Any) -> DataSour
     )
 
 
-def _rows(datasets: Any, rows: Any, image_key: str, labels: np.ndarray, config: DataConfig) -> _RowImages:
+def _rows(datasets: Any, rows: Any, image_key: str, labels: np.ndarray, config: ImageData) -> _RowImages:
     if isinstance(rows.features[image_key], datasets.Image):
         rows = rows.cast_column(image_key, datasets.Image(decode=False))
     return _RowImages(rows.select_columns([image_key]), image_key, labels, f"{config.path}")

@@ -21,8 +21,8 @@ from pathlib import Path
 import numpy as np
 
 from vit_rpe.data.classes import class_numbers, natural_order
-from vit_rpe.data.config import DataConfig
 from vit_rpe.data.errors import DataNotFoundError
+from vit_rpe.data.images.config import ImageData
 from vit_rpe.data.sources.base import DataSource
 from vit_rpe.data.sources.paths import PathTable
 from vit_rpe.data.sources.statistics import IMAGENET
@@ -67,7 +67,7 @@ class _Entry:
     label: str
 
 
-def webdataset(config: DataConfig) -> DataSource:
+def webdataset(config: ImageData) -> DataSource:
     """The shards of ``path`` and ``val_path``; without ``val_path``, the shards called val*, valid* or test*
     of a folder, or a held-out share."""
     if config.path is None:

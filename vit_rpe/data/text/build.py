@@ -9,54 +9,47 @@ import numpy as np
 from vit_rpe.data.bad_images import BadImages
 from vit_rpe.data.bundle import DataBundle
 from vit_rpe.data.classes import natural_order
-from vit_rpe.data.config import DataConfig
 from vit_rpe.data.errors import DataNotFoundError
-from vit_rpe.data.text.corpus import LIBRARY_CLASSES, TextFile, class_of, held_out, library_files, text_files
-from vit_rpe.data.text.treatment import TextTreatment, common_characters
+from vit_rpe.data.text.config import TextData
+from vit_rpe.data.text.corpus import LIBRARY_CLASSES, TextFile, class_of, corpus, held_out, text_files
+from vit_rpe.data.text.treatment import TextTreatment, common_characters, text_treatment
 from vit_rpe.data.text.windows import TextWindows, evaluation_windows, training_windows
+from vit_rpe.data.treatment import Request
 
-__all__ = ["build_text", "validation_text"]
+__all__ = ["build_classes", "build_language", "validation_text"]
 
 
-def build_text(config: DataConfig, *, seed: int, treatment: TextTreatment | None = None) -> DataBundle:
-    """Find, read, split and encode the text of ``config``.
+def validation_text(config: TextData, treatment: TextTreatment) -> np.ndarray:
+    """The held-out text of a language model, encoded, int16 (T,)."""
+    return treatment.encode(_split_text(corpus(config), config)[1])
 
-    Args:
-        config: ``name`` is ``text`` or ``text_classes``; without ``path`` the standard library is read.
-        seed: the training seed; windows depend on it, splits do not.
-        treatment: the vocabulary and length of a trained model; None makes one from the training text.
+
+def build_language(files: list[TextFile], config: TextData, request: Request) -> DataBundle:
+    """Split and encode text to model as a language; a new model's vocabulary is made from the training text.
 
     Raises:
-        DataNotFoundError: no files, or none on one side of the split.
+        DataNotFoundError: no files on one side of the split.
         ValueError: too little text for ``data.length``.
     """
-    return _language(config, seed, treatment) if config.name == "text" else _classes(config, seed, treatment)
-
-
-def validation_text(config: DataConfig, treatment: TextTreatment) -> np.ndarray:
-    """The held-out text of a language model, encoded, int16 (T,)."""
-    return treatment.encode(_split_text(config)[1])
-
-
-def _language(config: DataConfig, seed: int, treatment: TextTreatment | None) -> DataBundle:
-    train, val, words = _split_text(config)
-    if treatment is None:
+    train, val, words = _split_text(files, config)
+    if request.treatment is None:
         treatment = TextTreatment(common_characters(train, config.characters), config.length, "language")
+    else:
+        treatment = text_treatment(request.treatment, "the model")
     length = treatment.length
     samples = evaluation_windows(treatment.encode(val), length, native=length, characters=config.val_characters)
     return DataBundle(
-        train=training_windows(treatment.encode(train), length, count=config.windows, seed=seed),
+        train=training_windows(treatment.encode(train), length, count=config.windows, seed=request.seed),
         val=samples,
         class_names=list(treatment.characters),
-        preprocessing=treatment,
+        treatment=treatment,
         bad_images=BadImages(0),
         split=f"{words}; {len(samples) * length:,} characters are scored",
     )
 
 
-def _split_text(config: DataConfig) -> tuple[str, str, str]:
+def _split_text(files: list[TextFile], config: TextData) -> tuple[str, str, str]:
     """Training text, validation text, and the split in words."""
-    files = _files(config)
     if config.val_path is not None:
         train, val, how = files, text_files(config.val_path), config.val_path
     elif len(files) == 1:
@@ -74,8 +67,9 @@ def _split_text(config: DataConfig) -> tuple[str, str, str]:
     return texts[0], texts[1], words
 
 
-def _classes(config: DataConfig, seed: int, treatment: TextTreatment | None) -> DataBundle:
-    files = [file for file in _files(config) if config.path is not None or class_of(file) in LIBRARY_CLASSES]
+def build_classes(files: list[TextFile], config: TextData, request: Request) -> DataBundle:
+    """Split and encode passages to tell apart, a folder a class; raises as ``build_language``."""
+    files = [file for file in files if config.path is not None or class_of(file) in LIBRARY_CLASSES]
     if config.val_path is not None:
         train, val = files, text_files(config.val_path)
     else:
@@ -88,15 +82,19 @@ def _classes(config: DataConfig, seed: int, treatment: TextTreatment | None) -> 
             f"data.path={config.path!r} must hold a folder of text files for each of 2 or more classes"
         )
     texts = [[_of_class(side, name) for name in names] for side in (train, val)]
-    if treatment is None:
+    if request.treatment is None:
         treatment = TextTreatment(common_characters("".join(texts[0]), config.characters), config.length, "classes")
-    samples = [_class_windows(side, treatment, seed=seed, drawn=number == 0) for number, side in enumerate(texts)]
+    else:
+        treatment = text_treatment(request.treatment, "the model")
+    samples = [
+        _class_windows(side, treatment, seed=request.seed, drawn=number == 0) for number, side in enumerate(texts)
+    ]
     where = config.path or f"Python standard library ({', '.join(names)})"
     return DataBundle(
         train=samples[0],
         val=samples[1],
         class_names=names,
-        preprocessing=treatment,
+        treatment=treatment,
         bad_images=BadImages(0),
         split=f"{where}: {len(samples[0])} and {len(samples[1])} passages, {config.val_fraction:.0%} held out by file",
     )
@@ -123,17 +121,13 @@ def _of_class(files: list[TextFile], name: str) -> str:
     return "".join(file.read() for file in files if class_of(file) == name)
 
 
-def _files(config: DataConfig) -> list[TextFile]:
-    return library_files() if config.path is None else text_files(config.path)
-
-
-def _fraction(config: DataConfig, files: list[TextFile]) -> list[TextFile]:
+def _fraction(config: TextData, files: list[TextFile]) -> list[TextFile]:
     if config.fraction == 1:
         return files
     return held_out(files, config.fraction, seed=config.split_seed, key="fraction")[1] or files[:1]
 
 
-def _check_sides(config: DataConfig, train: list[TextFile], val: list[TextFile]) -> None:
+def _check_sides(config: TextData, train: list[TextFile], val: list[TextFile]) -> None:
     for side, files in (("training", train), ("validation", val)):
         if not files:
             raise DataNotFoundError(

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from vit_rpe.data.draws import key_number
 from vit_rpe.data.errors import DataNotFoundError
+from vit_rpe.data.text.config import TextData
 
-__all__ = ["LIBRARY_CLASSES", "TextFile", "class_of", "held_out", "library_files", "text_files"]
+__all__ = ["LIBRARY_CLASSES", "TextFile", "class_of", "corpus", "held_out", "library_files", "text_files"]
 
 LEFT_OUT = {
     *("test", "tests", "site-packages", "dist-packages", "__pycache__", "__phello__"),
@@ -36,6 +37,11 @@ class TextFile:
     def read(self) -> str:
         """The text; bytes that are not UTF-8 become U+FFFD, line ends become one newline."""
         return self.path.read_text(encoding="utf-8", errors="replace")
+
+
+def corpus(config: TextData) -> list[TextFile]:
+    """The files that ``config`` names: below ``path``, or those of the standard library."""
+    return library_files() if config.path is None else text_files(config.path)
 
 
 def library_files() -> list[TextFile]:

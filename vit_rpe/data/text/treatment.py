@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vit_rpe.data.images.preprocessing import Preprocessing
+from vit_rpe.data.treatment import Treatment
 
-__all__ = ["UNKNOWN", "TextTreatment", "common_characters", "read_treatment"]
+__all__ = ["UNKNOWN", "TextTreatment", "common_characters", "text_treatment"]
 
 UNKNOWN = "\ufffd"
 """The character that stands for all that are not in the vocabulary; its number is 0."""
@@ -28,13 +28,47 @@ class TextTreatment:
     ``task``: ``"language"`` (the label of a token is the next one) or ``"classes"`` (one label a sample).
     """
 
+    kind: ClassVar[str] = "text"
+    size_name: ClassVar[str] = "length"
+    shows_pictures: ClassVar[bool] = False
+
     characters: tuple[str, ...]
     length: int
     task: str
 
+    @property
+    def unit(self) -> str:
+        """What is counted, one label each."""
+        return "characters" if self.task == "language" else "passages"
+
+    @property
+    def size(self) -> tuple[int]:
+        """(tokens of a sample,)."""
+        return (self.length,)
+
+    def model_args(self, num_classes: int) -> dict[str, Any]:
+        """The arguments of the model that the data decide."""
+        language = self.task == "language"
+        return {
+            "vocab_size": len(self.characters),
+            "length": self.length,
+            "num_classes": num_classes,
+            "head": "lm" if language else "classification",
+            "causal": language,
+        }
+
+    def resized(self, img_size: tuple[int, int]) -> TextTreatment:
+        """Text has no image size: raises ``ValueError``."""
+        raise ValueError(f"img_size={img_size}, but the model takes text")
+
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, numbers and strings."""
         return {"kind": "text", "characters": list(self.characters), "length": self.length, "task": self.task}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> TextTreatment:
+        """Inverse of ``to_dict``."""
+        return cls(tuple(values["characters"]), int(values["length"]), str(values["task"]))
 
     def encode(self, text: str) -> np.ndarray:
         """Characters to token numbers, int16 (len(text),)."""
@@ -62,12 +96,8 @@ def common_characters(text: str, count: int) -> tuple[str, ...]:
     return (UNKNOWN, *sorted(frequent))
 
 
-def read_treatment(values: dict[str, Any]) -> Preprocessing | TextTreatment:
-    """The inverse of ``to_dict`` of either kind.
-
-    Raises:
-        ValueError: unknown keys.
-    """
-    if values.get("kind") != "text":
-        return Preprocessing.from_dict(values)
-    return TextTreatment(tuple(values["characters"]), int(values["length"]), str(values["task"]))
+def text_treatment(treatment: Treatment, what: str) -> TextTreatment:
+    """``treatment`` itself. Raises ``ValueError`` where it is not of text; ``what`` names whose it is."""
+    if not isinstance(treatment, TextTreatment):
+        raise ValueError(f"{what} takes {treatment.kind}, not text")
+    return treatment

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from vit_rpe.data.batch import Batch
 from vit_rpe.data.draws import key_number
-from vit_rpe.data.images.samples import Batch
 
 __all__ = ["BLOCK", "TextWindows", "evaluation_windows", "training_windows"]
 
@@ -61,7 +61,7 @@ class TextWindows(Dataset):
     def __getitem__(self, key: int | tuple[int, int]) -> tuple[Tensor, Tensor]:
         """Tokens int64 (L,) and labels int64 (L,) or ()."""
         batch = self.__getitems__([key])
-        return batch.images[0], batch.labels[0]
+        return batch.inputs[0], batch.labels[0]
 
     def __getitems__(self, keys: Sequence[int | tuple[int, int]]) -> Batch:
         """A batch: tokens int64 (B, L), labels int64 (B, L) or (B,)."""

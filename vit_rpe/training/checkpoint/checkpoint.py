@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import vit_rpe  # noqa: F401  (registers the models with timm)
-from vit_rpe.data import Preprocessing, TextTreatment, read_treatment
+from vit_rpe.data import Preprocessing, Treatment, image_treatment, read_treatment
 from vit_rpe.training.checkpoint.files import newest
 
 __all__ = [
@@ -58,7 +58,7 @@ class LoadedCheckpoint:
 
     model: nn.Module
     info: CheckpointInfo
-    treatment: Preprocessing | TextTreatment
+    treatment: Treatment
     folder: Path
 
     @property
@@ -68,9 +68,7 @@ class LoadedCheckpoint:
         Raises:
             ValueError: the model takes text.
         """
-        if isinstance(self.treatment, TextTreatment):
-            raise ValueError(f"the model in {self.folder} takes text, not images")
-        return self.treatment
+        return image_treatment(self.treatment, f"the model in {self.folder}")
 
     @property
     def class_names(self) -> list[str]:
@@ -142,7 +140,7 @@ def load_checkpoint(path: str | Path, *, img_size: int | tuple[int, int] | None 
     folder = find_checkpoint(path)
     info = read_info(folder)
     try:
-        treatment = read_treatment(info.preprocessing)
+        treatment: Treatment = read_treatment(info.preprocessing)
         model = timm.create_model(info.model_name, **info.model_args)
     except TypeError as error:  # options that are missing, unknown or no options at all
         raise ValueError(f"{folder / 'config.json'} does not describe a checkpoint: {error}") from error
@@ -151,9 +149,7 @@ def load_checkpoint(path: str | Path, *, img_size: int | tuple[int, int] | None 
     except RuntimeError as error:
         raise ValueError(f"weights in {folder} do not fit {info.model_name}: {error}") from error
     if img_size is not None:
-        if isinstance(treatment, TextTreatment):
-            raise ValueError(f"img_size={img_size}, but the model in {folder} takes text")
-        size = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
+        size = (img_size, img_size) if isinstance(img_size, int) else (img_size[0], img_size[1])
+        treatment = treatment.resized(size)
         model.set_input_size(img_size=size)  # type: ignore[operator]
-        treatment = read_treatment({**info.preprocessing, "img_size": size})
     return LoadedCheckpoint(model.eval(), info, treatment, folder)

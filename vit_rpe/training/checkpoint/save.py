@@ -26,7 +26,7 @@ def _info(session: Session) -> CheckpointInfo:
         model_name=session.config.model.name,
         model_args=session.model_args,
         class_names=list(session.bundle.class_names),
-        preprocessing=session.bundle.preprocessing.to_dict(),
+        preprocessing=session.bundle.treatment.to_dict(),
         grid=token_grid(session.model),
         data=asdict(session.config.data),
         epoch=counters.epoch,

@@ -10,12 +10,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, cast, get_args, get_type_hints
 
 import yaml
 from jsonargparse import ArgumentError, ArgumentParser
 
 from vit_rpe.checks import closest
+from vit_rpe.data import DataOptions, ImageData, TextData, read_config
 from vit_rpe.training.checkpoint.run_folder import default_output, find_run
 from vit_rpe.training.config.check import check_config
 from vit_rpe.training.config.schema import RunConfig
@@ -38,7 +39,10 @@ def _parser(prog: str) -> ArgumentParser:
         parser_mode=PARSER_MODE,
     )
     parser.add_argument("--config", action="config", help="A shipped config by name, or a YAML file.")
-    parser.add_class_arguments(RunConfig, fail_untyped=True)
+    parser.add_class_arguments(RunConfig, skip={"data"}, fail_untyped=True)
+    parser.add_class_arguments(ImageData, "data", fail_untyped=True)
+    shared = {item.name for item in fields(DataOptions)}
+    parser.add_class_arguments(TextData, "data", as_group=False, skip=shared, fail_untyped=True)
     return parser
 
 
@@ -46,8 +50,9 @@ def _keys(section: type, prefix: str = "") -> Iterator[str]:
     hints = get_type_hints(section)
     for item in fields(section):
         yield prefix + item.name
-        if is_dataclass(hints[item.name]):
-            yield from _keys(hints[item.name], f"{prefix}{item.name}.")
+        for inner in get_args(hints[item.name]) or (hints[item.name],):  # data: one of two sections
+            if is_dataclass(inner):
+                yield from _keys(cast(type, inner), f"{prefix}{item.name}.")
 
 
 def _hint(key: str, known: Iterable[str]) -> str:
@@ -157,9 +162,11 @@ def config_from_dict(values: dict[str, Any], section: type = RunConfig) -> Any:
     for key in values:
         if key not in known:
             raise ValueError(f"unknown config key {key!r}{_hint(key, known)}")
-    built = {
-        key: config_from_dict(value, hints[key]) if is_dataclass(hints[key]) else value for key, value in values.items()
-    }
+    built = {}
+    for key, value in values.items():
+        if is_dataclass(hints[key]):
+            value = config_from_dict(value, hints[key])
+        built[key] = read_config(value) if hints[key] == ImageData | TextData else value
     return section(**built)
 
 

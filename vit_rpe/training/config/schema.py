@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from vit_rpe.data import DataConfig
+from vit_rpe.data import ImageData, TextData
 
 __all__ = ["DistillConfig", "ModelConfig", "RunConfig", "TrainConfig"]
 
@@ -133,7 +133,7 @@ class RunConfig:
     """
 
     model: ModelConfig = field(default_factory=ModelConfig)
-    data: DataConfig = field(default_factory=DataConfig)
+    data: ImageData | TextData = field(default_factory=ImageData)
     train: TrainConfig = field(default_factory=TrainConfig)
     output: str | None = None
     resume: str | None = None

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from vit_rpe.data import TextTreatment
 from vit_rpe.training.checkpoint.checkpoint import load_checkpoint
 from vit_rpe.training.metrics import Evaluation
 from vit_rpe.training.session import Session
@@ -63,7 +62,7 @@ def _examples(session: Session) -> tuple[torch.Tensor, list[str]]:
     _, first = np.unique(labels, return_index=True)
     spread = np.linspace(0, len(first) - 1, min(_NUM_IMAGES, len(first))).astype(int)
     batch = samples.__getitems__([int(index) for index in first[spread]])
-    return batch.images, [names[int(label)] for label in batch.labels]
+    return batch.inputs, [names[int(label)] for label in batch.labels]
 
 
 def draw_pictures(session: Session, result: Evaluation) -> list[str]:
@@ -78,7 +77,7 @@ def draw_pictures(session: Session, result: Evaluation) -> list[str]:
         _save(plot_curves(session.counters.rows), folder / "curves.png")
     if result.confusion is not None:
         _save(plot_confusion(result, session.bundle.class_names), folder / "confusion.png")
-    if isinstance(session.bundle.preprocessing, TextTreatment):
+    if not session.bundle.treatment.shows_pictures:
         return []
     images, names = _examples(session)
     if not len(images):

@@ -6,8 +6,9 @@ from textwrap import indent
 
 import torch
 
-from vit_rpe.data import TextTreatment
+from vit_rpe.data import text_treatment
 from vit_rpe.training.session import Session
+from vit_rpe.training.task import LANGUAGE
 
 __all__ = ["written_samples"]
 
@@ -19,13 +20,13 @@ def written_samples(session: Session) -> list[str]:
 
     A model with learned absolute positions stops at its native length; one that cannot decode gives the reason.
     """
-    treatment, samples = session.bundle.preprocessing, session.bundle.val
-    if not isinstance(treatment, TextTreatment) or treatment.task != "language":
+    if session.task is not LANGUAGE:
         return []
+    treatment, samples = text_treatment(session.bundle.treatment, "the model"), session.bundle.val
     model, device = session.evaluated.eval(), session.accelerator.device
     places = [number * len(samples) // _NUM_SAMPLES for number in range(_NUM_SAMPLES)]
     half = max(1, treatment.length // 2)
-    prompts = samples.__getitems__(places).images[:, :half].to(device)
+    prompts = samples.__getitems__(places).inputs[:, :half].to(device)
     count = treatment.length - half if getattr(model, "pos_embed", None) is not None else _NUM_CHARACTERS
     generator = torch.Generator(device).manual_seed(0)
     try:

@@ -1,0 +1,89 @@
+"""Images of a source as training and validation samples."""
+
+from __future__ import annotations
+
+from vit_rpe.data.bad_images import BadImages
+from vit_rpe.data.bundle import DataBundle
+from vit_rpe.data.errors import DataNotFoundError
+from vit_rpe.data.images.augment import Augmentation
+from vit_rpe.data.images.config import ImageData
+from vit_rpe.data.images.preprocessing import Preprocessing, image_treatment
+from vit_rpe.data.images.samples import ImageSamples
+from vit_rpe.data.images.split import stratified_split
+from vit_rpe.data.sources.base import DataSource, LabelledImages, SubsetImages
+from vit_rpe.data.treatment import Request
+
+__all__ = ["build_images", "build_preprocessing"]
+
+
+def build_images(source: DataSource, config: ImageData, request: Request) -> DataBundle:
+    """Split and check the images of ``source``, and treat them as ``request`` asks.
+
+    Raises:
+        DataNotFoundError: a split is empty.
+        ValueError: an option does not fit the data.
+    """
+    if request.treatment is not None:
+        augment, preprocessing = "none", image_treatment(request.treatment, "the model")
+    elif request.img_size is None or request.in_chans is None:
+        raise ValueError(
+            f"data.name={config.name} gives images: img_size={request.img_size} and in_chans={request.in_chans} "
+            "are missing"
+        )
+    else:
+        augment = config.augment
+        preprocessing = build_preprocessing(config, source, img_size=request.img_size, in_chans=request.in_chans)
+    train, val, words = _splits(config, source)
+    bundle = DataBundle(
+        train=ImageSamples(train, Augmentation(augment, preprocessing), seed=request.seed, replace_bad=True),
+        val=ImageSamples(val, Augmentation("none", preprocessing), seed=request.seed, replace_bad=False),
+        class_names=source.class_names,
+        treatment=preprocessing,
+        bad_images=BadImages(config.max_bad_images if config.on_bad_image == "skip" else None),
+        split=words,
+    )
+    bundle.check_labels(bundle.num_classes)
+    return bundle
+
+
+def build_preprocessing(
+    config: ImageData, source: DataSource, *, img_size: tuple[int, int], in_chans: int
+) -> Preprocessing:
+    """The evaluation treatment: the source's own values where the config gives none."""
+    return Preprocessing(
+        img_size=(img_size[0], img_size[1]),
+        in_chans=in_chans,
+        mean=config.mean or _per_channel(source.mean, in_chans),
+        std=config.std or _per_channel(source.std, in_chans),
+        crop_pct=config.crop_pct or source.crop_pct,
+        interpolation=config.interpolation or source.interpolation,
+        background=config.background,
+        max_pixels=config.max_pixels,
+    )
+
+
+def _per_channel(values: tuple[float, ...], channels: int) -> tuple[float, ...]:
+    """A source's statistics of grey images repeat over colours; those of colour images average to one of grey."""
+    if len(values) == channels:
+        return values
+    if len(values) == 1:
+        return values * channels
+    return (sum(values) / len(values),) * channels
+
+
+def _splits(config: ImageData, source: DataSource) -> tuple[LabelledImages, LabelledImages, str]:
+    train, val = source.train, source.val
+    if len(train.labels) == 0:
+        raise DataNotFoundError(f"data.name={config.name} path={config.path!r} has no training images")
+    held_out = ""
+    if val is None:
+        rest, chosen = stratified_split(train.labels, config.val_fraction, config.split_seed)
+        train, val = SubsetImages(train, rest), SubsetImages(train, chosen)
+        held_out = f" (stratified split, {config.val_fraction:.0%} held out, split_seed={config.split_seed})"
+    if len(val.labels) == 0:
+        raise DataNotFoundError(f"data.name={config.name} path={config.path!r} has no validation images")
+    if config.fraction < 1:
+        kept, _ = stratified_split(train.labels, 1 - config.fraction, config.split_seed)
+        train = SubsetImages(train, kept)
+    words = f"{config.name}: {len(train.labels)} training and {len(val.labels)} validation images{held_out}"
+    return train, val, words
