@@ -115,7 +115,7 @@ def test_what_does_not_fit_is_refused_and_said() -> None:
         tiny(rpe="bias", num_heads=4).load_state_dict(tiny(rpe="bias", num_heads=3).state_dict())
     with pytest.raises(RuntimeError, match="do not say their own grid"):
         tiny(rpe="none", pos_embed="learned", img_size=(12, 16)).load_state_dict(
-            tiny(rpe="none", pos_embed="learned").state_dict()
+            dict(tiny(rpe="none", pos_embed="learned").state_dict())  # without what stands beside the weights
         )
     with pytest.warns(UserWarning, match="keeps the values it had"):
         tiny(rpe="bias").load_state_dict(tiny(rpe="none").state_dict(), strict=False)
@@ -182,7 +182,7 @@ def test_a_clipped_table_says_nothing_of_the_grid() -> None:
     rpe = {"name": "bias", "max_distance": 5}
     source = tiny(rpe=rpe, pos_embed="learned", img_size=(8, 18))
     with pytest.raises(RuntimeError, match="do not say their own grid"):
-        tiny(rpe=rpe, pos_embed="learned", img_size=(12, 16)).load_state_dict(source.state_dict())
+        tiny(rpe=rpe, pos_embed="learned", img_size=(12, 16)).load_state_dict(dict(source.state_dict()))
 
 
 def test_a_layer_alone_says_what_it_keeps() -> None:

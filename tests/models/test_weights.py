@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import vit_rpe  # noqa: F401
-from vit_rpe.models.backbone.weights import drawn_later
+from vit_rpe.models.backbone.init_weights import defer_linear_init
 
 
 class OwnMlp(nn.Module):
@@ -54,7 +54,7 @@ def test_every_weight_is_drawn(weight_init, mlp_layer):
 @pytest.mark.usefixtures("_empty_is_nan")
 @pytest.mark.parametrize(("factories", "drawn"), [((None, "mlp"), False), ((None, OwnMlp), True)])
 def test_what_the_model_draws_itself_is_not_drawn_before(factories, drawn):
-    with drawn_later(True, *factories):
+    with defer_linear_init(True, *factories):
         assert bool(nn.Linear(3, 5).weight.isfinite().all()) == drawn
     assert nn.Linear(3, 5).weight.isfinite().all()
 

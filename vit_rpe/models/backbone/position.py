@@ -6,28 +6,20 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from timm.models import register_notrace_function, register_notrace_module
 from torch import Tensor
 
 from vit_rpe.attention.kernels.windows import LARGE
 from vit_rpe.checks import check_count, check_type
 from vit_rpe.encodings import (
-    CombinedEncoding,
     Spec,
     create_encoding,
-    encoding_class,
     encoding_options,
-    list_encodings,
     parse_specs,
 )
 from vit_rpe.layers.options import check_kernel
 from vit_rpe.position.geometry import Device, TokenGrid, are_constants
 from vit_rpe.position.masks import geometry_mask
-from vit_rpe.position.terms import NOTHING, PositionTerms, settled
-
-for _name in list_encodings():
-    register_notrace_module(encoding_class(_name))
-register_notrace_module(CombinedEncoding)
+from vit_rpe.position.terms import NOTHING, PositionTerms, combine, settled
 
 Specs = list[dict[str, Any]]
 
@@ -73,10 +65,33 @@ def split_by_lifetime(
     return once, layerwise
 
 
-@register_notrace_function
 def once_for_all_layers(terms: PositionTerms) -> PositionTerms:
     """Terms that every layer is handed: what is cheap to keep is spread over pairs once, not in each layer."""
     return settled(terms, LARGE // 4)
+
+
+def shared_terms(
+    rpe: Any,
+    grid: TokenGrid,
+    keep: Tensor | None,
+    attn_mask: Tensor | None,
+    x: Tensor,
+    *,
+    causal: bool,
+    window: int | tuple[int, ...] | None,
+) -> PositionTerms:
+    """What all layers of a model share, computed once: shared encodings, window, causal order, the caller's mask.
+
+    Args:
+        rpe: the shared encoding; None for none.
+        grid: where all tokens lie, of which ``keep`` (B, M) are left (None: all).
+        attn_mask: see :func:`mask_terms`.
+        x: the tokens, for batch and device.
+    """
+    terms = mask_terms(attn_mask, grid, causal=causal, window=window, batch=x.shape[0], device=x.device)
+    if rpe is not None:
+        terms = combine(once_for_all_layers(rpe(grid, grid, x.device)), terms)
+    return terms if keep is None else terms.take(keep)
 
 
 def mask_terms(

@@ -13,7 +13,7 @@ from vit_rpe.checks import closest, unknown_name
 from vit_rpe.encodings import Spec
 from vit_rpe.models.exchange.complete import require_all
 from vit_rpe.models.exchange.describe import describe
-from vit_rpe.models.exchange.load import fit_patches, head_count
+from vit_rpe.models.exchange.load import head_count, say_source
 from vit_rpe.models.exchange.placing import place
 from vit_rpe.models.exchange.public import PUBLIC, public_name
 from vit_rpe.models.exchange.weights import rename
@@ -90,12 +90,12 @@ def _convert(model: Any, rpe: Spec | Sequence[Spec] | None, kwargs: dict[str, An
     ours: Any = timm.create_model(host, pretrained_cfg={**cfg, "architecture": host}, **args)
     weights = rename(model.state_dict(), head_count(ours), found.layout)
     grid = tuple(model.patch_embed.grid_size)
-    state = fit_patches(place(weights, ours, grid, trained_with=found.trained_with), ours)
+    state = place(weights, ours, grid, trained_with=found.trained_with)
     if ours.in_chans != found.args["in_chans"]:
         state["patch_embed.proj.weight"] = adapt_input_conv(ours.in_chans, state["patch_embed.proj.weight"])
     if ours.num_classes != model.num_classes:
         state = {key: value for key, value in state.items() if not key.startswith("head.")}
         state.update({key: value for key, value in ours.state_dict().items() if key.startswith("head.")})
     require_all(state, ours)
-    ours.load_state_dict(state)
+    ours.load_state_dict(say_source(state, ours, grid))
     return ours.train(model.training)

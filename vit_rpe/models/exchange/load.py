@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from timm.layers import resample_patch_embed
+from timm.layers import to_2tuple
 from torch import Tensor
 
+from vit_rpe.models.backbone.loading import KERNEL, Grid, check_rows, fit_sharing, source_grid, with_grid
 from vit_rpe.models.exchange.complete import HEAD, require_all
 from vit_rpe.models.exchange.describe import Description
-from vit_rpe.models.exchange.placing import Grid, encodings_inside, place
+from vit_rpe.models.exchange.placing import encodings_inside, place
 from vit_rpe.models.exchange.positions import Layout
 from vit_rpe.models.exchange.weights import is_foreign, rename, unwrap
-
-if TYPE_CHECKING:
-    from vit_rpe.models.vision.vit import VisionTransformer
+from vit_rpe.models.vision.patches import patch_grid
 
 
 def checkpoint_filter(
-    state_dict: Mapping[str, object], model: VisionTransformer, *, source: Description | None = None
-) -> dict[str, Tensor]:
-    """The weights of a file of timm's or ours, for ``model``.
+    state_dict: Mapping[str, object], model: Any, *, source: Description | None = None
+) -> OrderedDict[str, Tensor]:
+    """The weights of a file of timm's or ours, for a :class:`VisionTransformer`, with the grid that they are from.
 
     Args:
         state_dict: as read from the file.
@@ -44,9 +44,10 @@ def checkpoint_filter(
     layout = source.layout if source is not None and foreign else Layout()
     trained_with = None if source is None or not foreign else source.trained_with
     weights = rename(state, heads, layout)
-    placed = place(weights, model, stored_grid(model, state), trained_with=trained_with)
+    grid = stored_grid(model, state)
+    placed = place(weights, model, grid, trained_with=trained_with)
     require_all(placed, model, except_for=HEAD)
-    return fit_patches(placed, model)
+    return say_source(placed, model, grid)
 
 
 def head_count(model: Any) -> int:
@@ -54,7 +55,7 @@ def head_count(model: Any) -> int:
     return int(model.blocks[0].attn.num_heads)
 
 
-def stored_heads(model: VisionTransformer, state: Mapping[str, Tensor], source: Description | None) -> int | None:
+def stored_heads(model: Any, state: Mapping[str, Tensor], source: Description | None) -> int | None:
     """Heads of the model a file is from: stored with it, or those of its public architecture if it has its width."""
     args = {**getattr(model, "pretrained_model_args", {})}
     kernel = state.get("patch_embed.proj.weight")
@@ -63,22 +64,24 @@ def stored_heads(model: VisionTransformer, state: Mapping[str, Tensor], source: 
     return args.get("num_heads")
 
 
-def stored_grid(model: VisionTransformer, state: Mapping[str, Tensor]) -> Grid | None:
+def stored_grid(model: Any, state: Mapping[str, Tensor]) -> Grid | None:
     """The token grid a file was trained on, from the configuration stored with it and its patch kernel."""
-    kernel = state.get("patch_embed.proj.weight")
-    size = getattr(model, "pretrained_model_args", {}).get("img_size")
-    if size is None:
-        size = (getattr(model, "pretrained_cfg", {}).get("input_size") or (3,))[1:]
+    kernel = state.get(KERNEL)
+    stored = getattr(model, "pretrained_model_args", {})
+    size = stored.get("img_size") or (getattr(model, "pretrained_cfg", {}).get("input_size") or (3,))[1:]
     if kernel is None or kernel.ndim != 4 or not size:
         return None
-    height, width = (size, size) if isinstance(size, int) else size
-    return height // kernel.shape[-2], width // kernel.shape[-1]
+    padded = stored.get("dynamic_img_pad", model.patch_embed.dynamic_img_pad)
+    return patch_grid(to_2tuple(size), tuple(kernel.shape[2:]), padded=padded)
 
 
-def fit_patches(state: dict[str, Tensor], model: VisionTransformer) -> dict[str, Tensor]:
-    """Resample the patch kernel where the model has another patch size."""
-    kernel = state.get("patch_embed.proj.weight")
-    size = list(model.patch_embed.proj.weight.shape[-2:])
-    if kernel is None or kernel.ndim != 4 or list(kernel.shape[-2:]) == size:
-        return state
-    return {**state, "patch_embed.proj.weight": resample_patch_embed(kernel, size)}
+def say_source(state: Mapping[str, Tensor], model: Any, grid: Grid | None) -> OrderedDict[str, Tensor]:
+    """Weights together with the grid that they are from, for ``load_state_dict`` to resample them.
+
+    Raises:
+        ValueError: a learned embedding that does not fit the grid.
+    """
+    source = source_grid(model, fit_sharing(state, model.state_dict()), grid)
+    if "pos_embed" in state and model.pos_embed is not None:
+        check_rows(state["pos_embed"], source, model.pos_embed.shape[1] - model.grid.num_patches)
+    return with_grid(state, source)

@@ -9,20 +9,13 @@ import re
 import warnings
 from collections.abc import Iterator
 from math import prod
-from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
 from vit_rpe.encodings import PositionEncoding, find_encodings
-from vit_rpe.layers.absolute import resample_embedding
+from vit_rpe.models.backbone.loading import Grid, average
 from vit_rpe.models.exchange.start import start_at_zero
 from vit_rpe.models.exchange.weights import Weights
-from vit_rpe.models.vision.loading import average
-
-if TYPE_CHECKING:
-    from vit_rpe.models.vision.vit import VisionTransformer
-
-Grid = tuple[int, ...]
 
 
 def encodings_inside(model: nn.Module) -> Iterator[tuple[str, int | None, PositionEncoding]]:
@@ -56,9 +49,9 @@ def unflatten_table(table: Tensor, grid: Grid | None) -> dict[str, Tensor]:
 
 
 def place(
-    weights: Weights, model: VisionTransformer, grid: Grid | None, *, trained_with: frozenset[str] | None
+    weights: Weights, model: nn.Module, grid: Grid | None, *, trained_with: frozenset[str] | None
 ) -> dict[str, Tensor]:
-    """A complete ``state_dict`` for ``model``; encodings that the file does not have start at zero.
+    """A complete ``state_dict`` for ``model`` on the file's grid; encodings that the file does not have start at zero.
 
     Args:
         weights: from :func:`vit_rpe.models.exchange.weights.rename`.
@@ -67,7 +60,7 @@ def place(
             parameters leave no trace in it.
 
     Raises:
-        ValueError: a table or embedding that does not fit the grid.
+        ValueError: a table that does not fit the grid.
     """
     state = dict(weights.plain)
     unused = {placed.encoding for placed in weights.encodings}
@@ -86,8 +79,6 @@ def place(
             missing.append((path, encoding))
     for name in sorted(unused):
         warnings.warn(f"the weights of {name!r} in the file are left out: the model was built without it", stacklevel=3)
-    if "pos_embed" in state and getattr(model, "pos_embed", None) is not None:
-        state["pos_embed"] = _embedding_for(model, state["pos_embed"], grid)
     start_at_zero(encoding for _, encoding in missing)
     for path, encoding in missing:
         state.update({f"{path}.{name}": value for name, value in encoding.state_dict().items()})
@@ -106,16 +97,3 @@ def _parameters_of(weights: Weights, name: str, layer: int | None) -> dict[str, 
         parameter: average([value for placed, value in found.items() if placed.parameter == parameter], name)
         for parameter in {placed.parameter for placed in found}
     }
-
-
-def _embedding_for(model: VisionTransformer, rows: Tensor, grid: Grid | None) -> Tensor:
-    target = tuple(model.patch_embed.grid_size)
-    assert model.pos_embed is not None
-    num_prefix = model.pos_embed.shape[1] - prod(target)
-    if grid is None or rows.shape[1] != num_prefix + prod(grid):
-        stored = "is not stored with it" if grid is None else f"is stored as {grid}"
-        raise ValueError(
-            f"pos_embed has {rows.shape[1]} rows with {num_prefix} for prefix tokens, but its grid {stored}: say the "
-            "image size it was trained at, pretrained_cfg_overlay={'input_size': (3, height, width)}"
-        )
-    return resample_embedding(rows, grid, target, num_prefix=num_prefix)

@@ -1,21 +1,13 @@
-"""Into and out of a sequence model: what goes together, absolute positions, pooling, first weights."""
+"""Into and out of a sequence model: what goes together, absolute positions, pooling."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
-from timm.models import named_apply
-from timm.models.vision_transformer import get_init_weights_vit
-from torch import Tensor, nn
+from torch import Tensor
 
 from vit_rpe.checks import check_count
-from vit_rpe.encodings import find_encodings
 from vit_rpe.layers.absolute import sincos_embedding
 from vit_rpe.position.geometry import Device, TokenGrid
-
-if TYPE_CHECKING:
-    from vit_rpe.models.sequence.model import SequenceTransformer
 
 HEADS = ("classification", "token", "lm")
 POOLS = ("avg", "max", "last", "token")
@@ -85,23 +77,27 @@ def check_ids(ids: Tensor, vocab_size: int) -> None:
         raise ValueError(f"token ids must be 0 ... {vocab_size - 1}, got {low if low < 0 else high}")
 
 
-def absolute_embedding(model: SequenceTransformer, grid: TokenGrid, device: Device) -> Tensor | None:
+def absolute_embedding(kind: str, learned: Tensor | None, grid: TokenGrid, dim: int, device: Device) -> Tensor | None:
     """The absolute embedding of the tokens on ``grid``, (N, C); None if there is none.
+
+    Args:
+        kind: ``"none"``, ``"learned"`` or ``"sincos"``.
+        learned: (1, native length, C).
 
     Raises:
         ValueError: a learned one, beyond its length.
     """
-    if model.pos_embed_type == "sincos":
-        return sincos_embedding(grid, model.embed_dim, device=device)
-    if model.pos_embed is None:
+    if kind == "sincos":
+        return sincos_embedding(grid, dim, device=device)
+    if learned is None:
         return None
     start, end = grid.origin[0], grid.origin[0] + grid.size[0]
-    if end > model.length:
+    if end > learned.shape[1]:
         raise ValueError(
-            f"pos_embed='learned' knows the {model.length} positions it was made for, got {end} tokens: shorten the "
-            "sequence, call set_length (resamples), or use 'sincos' or a relative encoding"
+            f"pos_embed='learned' knows the {learned.shape[1]} positions it was made for, got {end} tokens: shorten "
+            "the sequence, call set_length (resamples), or use 'sincos' or a relative encoding"
         )
-    return model.pos_embed[0, start:end]
+    return learned[0, start:end]
 
 
 def pool_sequence(x: Tensor, visible: Tensor | None, pool: str, num_prefix: int) -> Tensor:
@@ -118,16 +114,3 @@ def pool_sequence(x: Tensor, visible: Tensor | None, pool: str, num_prefix: int)
         return x.masked_fill(~visible[..., None], float("-inf")).amax(1).masked_fill(~some, 0.0)
     places = torch.arange(x.shape[1], device=x.device) * visible
     return x[torch.arange(x.shape[0], device=x.device), places.amax(1)].masked_fill(~some, 0.0)
-
-
-def draw_sequence_weights(model: SequenceTransformer) -> None:
-    """timm's initialisation of a vision transformer; embeddings and positions with deviation 0.02."""
-    named_apply(get_init_weights_vit(""), model)
-    if isinstance(model.token_embed, nn.Embedding):
-        nn.init.trunc_normal_(model.token_embed.weight, std=0.02)
-    if model.pos_embed is not None:
-        nn.init.trunc_normal_(model.pos_embed, std=0.02)
-    if model.cls_token is not None:
-        nn.init.normal_(model.cls_token, std=1e-6)
-    for _, encoding in find_encodings(model):
-        encoding.reset_parameters()

@@ -8,31 +8,25 @@ Legend: B batch, N tokens of a sequence, P prefix tokens, C channels, V vocabula
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from timm.layers import LayerNorm
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from vit_rpe.checks import check_count, check_rates, unknown_name
-from vit_rpe.encodings import Spec, create_encoding
+from vit_rpe.encodings import Spec, find_encodings
 from vit_rpe.layers import Block
-from vit_rpe.layers.absolute import check_pos_embed, resample_embedding, sincos_embedding
+from vit_rpe.layers.absolute import check_pos_embed, sincos_embedding
 from vit_rpe.layers.kv_cache import DecodingCache
 from vit_rpe.layers.options import as_window
-from vit_rpe.models.backbone.position import once_for_all_layers, split_by_lifetime
-from vit_rpe.models.backbone.weights import undecayed
-from vit_rpe.models.sequence.generate import generate, new_cache
-from vit_rpe.models.sequence.io import (
-    HEADS,
-    POOLS,
-    absolute_embedding,
-    check_input,
-    check_ways,
-    draw_sequence_weights,
-    pool_sequence,
-)
+from vit_rpe.models.backbone.blocks import build_blocks, run_block
+from vit_rpe.models.backbone.init_weights import init_encodings, init_layers, init_tokens, undecayed
+from vit_rpe.models.backbone.loading import before_load, resized_embedding, say_grid
+from vit_rpe.models.backbone.position import once_for_all_layers
+from vit_rpe.models.sequence.generate import check_decoding, check_prompt, continue_tokens
+from vit_rpe.models.sequence.io import HEADS, POOLS, absolute_embedding, check_input, check_ways, pool_sequence
 from vit_rpe.position.geometry import Device, TokenGrid
 from vit_rpe.position.geometry_cache import sharing
 from vit_rpe.position.masks import geometry_mask
@@ -130,42 +124,29 @@ class SequenceTransformer(nn.Module):
         if pos_embed == "sincos":
             sincos_embedding(TokenGrid((1,)), embed_dim)  # refuse a width that does not split
         self.pos_drop = nn.Dropout(pos_drop_rate)
-        once, layerwise = split_by_lifetime(
-            rpe,
+        self.rpe, self.blocks = build_blocks(
+            depth,
+            embed_dim,
+            num_heads,
             self.grid,
-            shared=rpe_shared,
-            num_heads=num_heads,
-            dim=embed_dim,
-            attn_impl=attn_impl,
-            logit_clip=logit_clip,
-        )
-        self.rpe = create_encoding(once, num_heads, embed_dim // num_heads, self.grid, **factory) if once else None
-        self.blocks = nn.ModuleList(
-            Block(
-                embed_dim,
-                num_heads,
-                attention={
-                    "rpe": layerwise,
-                    "grid": self.grid,
-                    "dropout": attn_drop_rate,
-                    "qkv_bias": qkv_bias,
-                    "qk_norm": qk_norm,
-                    "logit_clip": logit_clip,
-                    "attn_impl": attn_impl,
-                    "depth_index": index,
-                    "depth": depth,
-                },
-                mlp_ratio=mlp_ratio,
-                init_values=init_values,
-                proj_drop=proj_drop_rate,
-                drop_path=drop_path_rate * index / max(depth - 1, 1),
-                **factory,
-            )
-            for index in range(depth)
+            rpe=rpe,
+            rpe_shared=rpe_shared,
+            drop_path_rate=drop_path_rate,
+            attention={
+                "dropout": attn_drop_rate,
+                "qkv_bias": qkv_bias,
+                "qk_norm": qk_norm,
+                "logit_clip": logit_clip,
+                "attn_impl": attn_impl,
+            },
+            block={"mlp_ratio": mlp_ratio, "init_values": init_values, "proj_drop": proj_drop_rate},
+            factory=factory,
         )
         self.norm = LayerNorm(embed_dim, **factory)
         self.head_drop = nn.Dropout(drop_rate)
         self.head = nn.Linear(embed_dim, self.num_classes, **factory) if self.num_classes else nn.Identity()
+        self.register_load_state_dict_pre_hook(before_load)
+        self.register_state_dict_post_hook(say_grid)
         self.init_weights()
 
     @property
@@ -175,7 +156,11 @@ class SequenceTransformer(nn.Module):
 
     def init_weights(self) -> None:
         """Draw all weights anew; encodings by their own rules."""
-        draw_sequence_weights(self)
+        init_layers(self)
+        if isinstance(self.token_embed, nn.Embedding):
+            nn.init.trunc_normal_(self.token_embed.weight, std=0.02)
+        init_tokens(self.pos_embed, self.cls_token)
+        init_encodings(self)
 
     def no_weight_decay(self) -> set[str]:
         """Names of parameters that weight decay must leave alone: class token, positions and what encodings name."""
@@ -202,8 +187,7 @@ class SequenceTransformer(nn.Module):
         """
         before, self.grid = self.grid, TokenGrid((length,), num_prefix=self.num_prefix_tokens)
         if self.pos_embed is not None:
-            resampled = resample_embedding(self.pos_embed.detach(), before.size, self.grid.size)
-            self.pos_embed = nn.Parameter(resampled.clone(), requires_grad=self.pos_embed.requires_grad)
+            self.pos_embed = resized_embedding(self.pos_embed, before.size, self.grid.size)
         if self.rpe is not None:
             self.rpe = self.rpe.resized(self.grid)
         for block in self.blocks:
@@ -219,16 +203,52 @@ class SequenceTransformer(nn.Module):
         Raises:
             ValueError: the model is not causal, or an encoding cannot decode step by step.
         """
-        return new_cache(self, context)
+        if not self.causal:
+            raise ValueError("a key/value cache needs causal=True: otherwise later tokens change the earlier ones")
+        check_decoding(encoding for _, encoding in find_encodings(self))
+        if context is not None:
+            check_count("context", context)
+        return DecodingCache(len(self.blocks), self.length if context is None else context)
 
-    def generate(self, prompt: Tensor, num_tokens: int, **options: Any) -> Tensor:
-        """Continue token ids (B, T) by ``num_tokens``; see :func:`vit_rpe.models.sequence.generate.generate`."""
-        return generate(self, prompt, num_tokens, **options)
+    def generate(
+        self,
+        prompt: Tensor,
+        num_tokens: int,
+        *,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        context: int | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Continue token ids.
+
+        Args:
+            prompt: int64 (B, T), at least one token.
+            num_tokens: how many to add.
+            temperature: divides the logits; 0 takes the most likely token.
+            top_k: draw from the k most likely tokens only; None for all.
+            context: the context limit; default: the native length, or all tokens where that is more.
+            generator: for the draws.
+
+        Returns:
+            int64 (B, T + num_tokens), the prompt first. The model stays in the mode it is in.
+
+        Raises:
+            ValueError: no causal language model, an empty prompt, ids outside of the vocabulary, a bad option, or more
+                tokens than the model can place.
+        """
+        if self.head_type != "lm" or self.vocab_size is None:
+            raise ValueError(f"only a language model (head='lm') generates, this one has head={self.head_type!r}")
+        check_prompt(prompt, num_tokens, self.vocab_size, temperature=temperature, top_k=top_k)
+        cache = self.new_cache(max(self.length, prompt.shape[1] + num_tokens) if context is None else context)
+        return continue_tokens(
+            partial(self, cache=cache), prompt, num_tokens, temperature=temperature, top_k=top_k, generator=generator
+        )
 
     def embed(self, x: Tensor, grid: TokenGrid) -> Tensor:
         """Ids (B, N) or vectors (B, N, F) that lie on ``grid`` to tokens (B, P + N, C)."""
         x = self.token_embed(x)
-        position = absolute_embedding(self, grid, x.device)
+        position = absolute_embedding(self.pos_embed_type, self.pos_embed, grid, self.embed_dim, x.device)
         if position is not None:
             x = x + position.to(x.dtype)
         if self.cls_token is not None:
@@ -274,13 +294,12 @@ class SequenceTransformer(nn.Module):
         shared = self.shared_terms(q, k, x.device)
         if visible is not None and self.num_prefix_tokens:
             visible = nn.functional.pad(visible, (self.num_prefix_tokens, 0), value=True)
+        recompute = self.grad_checkpointing and self.training
         for index, block in enumerate(self.blocks):
             if cache is not None:
                 x = block(x, q, shared, context_grid=k, cache=cache.layers[index])
-            elif self.grad_checkpointing and self.training:
-                x = checkpoint(block, x, q, shared, None, visible, use_reentrant=False)
             else:
-                x = block(x, q, shared, None, visible)
+                x = run_block(block, x, q, shared, None, visible, recompute=recompute)
         return self.norm(x)
 
     def forward_head(self, x: Tensor, visible: Tensor | None = None, pre_logits: bool = False) -> Tensor:

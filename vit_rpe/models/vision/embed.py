@@ -1,78 +1,74 @@
-"""From pixels to tokens: patches, absolute embedding, prefix tokens, patch dropout."""
+"""From patches to the tokens that the blocks take: absolute embedding, prefix tokens, patch dropout."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from vit_rpe.layers.absolute import resample_embedding, sincos_embedding
-from vit_rpe.models.backbone.remember import remember_input_size
 from vit_rpe.position.geometry import TokenGrid
 
-torch.fx.wrap("sincos_embedding")
 
-if TYPE_CHECKING:
-    from vit_rpe.models.vision.vit import VisionTransformer
+def token_parameters(
+    dim: int, class_token: bool, reg_tokens: int, pos_embed: str, rows: int, factory: Mapping[str, Any]
+) -> tuple[nn.Parameter | None, nn.Parameter | None, nn.Parameter | None]:
+    """Class token (1, 1, C), registers (1, reg_tokens, C) and learned embedding (1, rows, C); None where there is none.
 
-
-def embed_images(model: VisionTransformer, images: Tensor) -> tuple[Tensor, TokenGrid, Tensor | None]:
-    """Images (B, in_chans, H, W) to tokens.
-
-    Returns:
-        tokens (B, N, C), the grid they lie on, and which of its tokens patch dropout kept, int64 (B, M); None: all.
+    Raises:
+        ValueError: sinusoids of a width that does not split.
     """
-    x = model.patch_embed(images)
-    # without dynamic_img_size the patch embedding refuses any other size: constants, also for tracers
-    grid = model.grid
-    if model.dynamic_img_size:
-        grid = TokenGrid((x.shape[1], x.shape[2]), num_prefix=model.num_prefix_tokens)
-    x = x.flatten(1, 2)
-    if model.pos_embed_type == "sincos":
-        x = x + sincos_embedding(grid, model.embed_dim, device=x.device).to(x.dtype)
-    learned = _learned_embedding(model, grid)
-    if learned is not None and model.no_embed_class:
-        x = x + learned
-    prefix = [token for token in (model.cls_token, model.reg_token) if token is not None]
-    if prefix:
-        x = torch.cat([token.expand(x.shape[0], -1, -1) for token in prefix] + [x], dim=1)
-    if learned is not None and not model.no_embed_class:
-        x = x + learned
-    x = model.pos_drop(x)
-    keep = None
-    if model.patch_drop is not None:
-        x, keep = model.patch_drop(x)
-        if keep is not None:
-            front = torch.arange(grid.num_prefix, device=x.device).expand(x.shape[0], -1)
-            keep = torch.cat([front, keep + grid.num_prefix], dim=1)
-    return model.norm_pre(x), grid, keep
-
-
-def resize_model(
-    model: VisionTransformer,
-    img_size: int | tuple[int, int] | None,
-    patch_size: int | tuple[int, int] | None,
-) -> None:
-    """Make another resolution the native one: resample embeddings and tables, replacing the parameters."""
-    before = tuple(model.patch_embed.grid_size)
-    model.patch_embed.set_input_size(img_size=img_size, patch_size=patch_size)
-    remember_input_size(model, tuple(model.patch_embed.img_size), patch_size=patch_size)
-    if model.pos_embed is not None:
-        resampled = resample_embedding(
-            model.pos_embed.detach(), before, model.patch_embed.grid_size, num_prefix=embedded_prefix(model)
-        )
-        model.pos_embed = nn.Parameter(resampled.clone(), requires_grad=model.pos_embed.requires_grad)
-
-
-def embedded_prefix(model: VisionTransformer) -> int:
-    """Rows of the learned embedding that belong to prefix tokens."""
-    return 0 if model.no_embed_class else model.num_prefix_tokens
-
-
-def _learned_embedding(model: VisionTransformer, grid: TokenGrid) -> Tensor | None:
-    if model.pos_embed is None or not model.dynamic_img_size:
-        return model.pos_embed
-    return resample_embedding(
-        model.pos_embed, model.patch_embed.grid_size, grid.size, num_prefix=embedded_prefix(model)
+    if pos_embed == "sincos":
+        sincos_embedding(TokenGrid((1, 1)), dim)
+    return (
+        nn.Parameter(torch.empty(1, 1, dim, **factory)) if class_token else None,
+        nn.Parameter(torch.empty(1, reg_tokens, dim, **factory)) if reg_tokens else None,
+        nn.Parameter(torch.empty(1, rows, dim, **factory)) if pos_embed == "learned" else None,
     )
+
+
+def token_grid(x: Tensor, num_prefix: int) -> TokenGrid:
+    """Where patches (B, height, width, C) lie."""
+    return TokenGrid((x.shape[1], x.shape[2]), num_prefix=num_prefix)
+
+
+def absolute_embedding(
+    kind: str, learned: Tensor | None, native: Sequence[int], grid: TokenGrid, x: Tensor
+) -> Tensor | None:
+    """The absolute embedding of the tokens on ``grid``: (P, C) or, learned, (1, rows, C); None where there is none.
+
+    Args:
+        kind: ``"none"``, ``"learned"`` or ``"sincos"``.
+        learned: the embedding of the ``native`` grid, resampled for another.
+        x: patches (B, P, C), for width, device and dtype.
+    """
+    if kind == "sincos":
+        return sincos_embedding(grid, x.shape[2], device=x.device).to(x.dtype)
+    if learned is None or grid.size == tuple(native):
+        return learned
+    return resample_embedding(learned, native, grid.size, num_prefix=learned.shape[1] - prod(native))
+
+
+def embed_tokens(x: Tensor, prefix: Iterable[Tensor | None], position: Tensor | None, *, of_patches: bool) -> Tensor:
+    """Patches (B, P, C) behind the prefix tokens (1, n, C each), with their position added: (B, N, C).
+
+    Args:
+        of_patches: ``position`` has rows for patches only.
+    """
+    if position is not None and of_patches:
+        x = x + position
+    tokens = [token.expand(x.shape[0], -1, -1) for token in prefix if token is not None]
+    x = torch.cat([*tokens, x], dim=1) if tokens else x
+    return x if position is None or of_patches else x + position
+
+
+def drop_patches(layer: nn.Module, x: Tensor, num_prefix: int) -> tuple[Tensor, Tensor | None]:
+    """Patch dropout: the tokens that stay, and which of the sequence they are, int64 (B, M); None: all."""
+    x, keep = layer(x)
+    if keep is None:
+        return x, None
+    front = torch.arange(num_prefix, device=x.device).expand(x.shape[0], -1)
+    return x, torch.cat([front, keep + num_prefix], dim=1)

@@ -2,74 +2,58 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from timm.layers import AttentionPoolLatent, global_pool_nlc
 from torch import Tensor, nn
 
-from vit_rpe.models.backbone.remember import remember_args
 from vit_rpe.models.vision.checks import check_pool
 
-if TYPE_CHECKING:
-    from vit_rpe.models.vision.vit import VisionTransformer
 
-
-def build_head(
-    model: VisionTransformer,
+def build_pooling(
+    norm_layer: Callable[..., nn.Module],
+    dim: int,
     global_pool: str,
     *,
     final_norm: bool,
     fc_norm: bool | None,
-    num_heads: int,
-    mlp_ratio: float,
-    norm_layer: Any,
-    act_layer: Any,
-    factory: dict[str, Any],
-) -> None:
-    """Add ``norm``, ``attn_pool``, ``fc_norm`` and ``head`` to a model; one norm, before or behind the pooling."""
-    dim = model.embed_dim
+    attention: Mapping[str, Any],
+    factory: Mapping[str, Any],
+) -> tuple[nn.Module, nn.Module | None, nn.Module]:
+    """The norm before the pooling, attention pooling (where ``"map"``), and the norm behind the pooling.
+
+    Args:
+        final_norm: one of the two norms, else none.
+        fc_norm: the one behind; None: behind averages and maxima.
+        attention: further arguments of timm's ``AttentionPoolLatent``.
+        factory: device and dtype.
+    """
     behind = global_pool in ("avg", "avgmax", "max") if fc_norm is None else fc_norm
-    model.norm = norm_layer(dim, **factory) if final_norm and not behind else nn.Identity()
-    model.attn_pool = None
-    if global_pool == "map":
-        model.attn_pool = AttentionPoolLatent(
-            dim, num_heads=num_heads, mlp_ratio=mlp_ratio, norm_layer=norm_layer, act_layer=act_layer, **factory
-        )
-    model.fc_norm = norm_layer(dim, **factory) if final_norm and behind else nn.Identity()
-    model.head = nn.Linear(dim, model.num_classes, **factory) if model.num_classes > 0 else nn.Identity()
+    before_pool = norm_layer(dim, **factory) if final_norm and not behind else nn.Identity()
+    pool = AttentionPoolLatent(dim, norm_layer=norm_layer, **attention, **factory) if global_pool == "map" else None
+    return before_pool, pool, norm_layer(dim, **factory) if final_norm and behind else nn.Identity()
 
 
-def pool_tokens(model: VisionTransformer, x: Tensor, pool_type: str | None) -> Tensor:
-    """Tokens (B, N, C) to (B, C), or to themselves for ``""``."""
-    if model.attn_pool is not None:
-        return model.attn_pool(x if model.pool_include_prefix else x[:, model.num_prefix_tokens :])
-    return global_pool_nlc(
-        x,
-        pool_type=model.global_pool if pool_type is None else pool_type,
-        num_prefix_tokens=model.num_prefix_tokens,
-        reduce_include_prefix=model.pool_include_prefix,
-    )
+def classifier(dim: int, num_classes: int, **factory: Any) -> nn.Module:
+    """A linear layer to ``num_classes``, or nothing for 0."""
+    return nn.Linear(dim, num_classes, **factory) if num_classes > 0 else nn.Identity()
 
 
-def reset_head(model: VisionTransformer, num_classes: int, global_pool: str | None) -> None:
-    """Replace the classifier, and the pooling where one is given; the norm stays where it is.
+def other_pool(global_pool: str, attn_pool: nn.Module | None, class_token: bool) -> nn.Module | None:
+    """The attention pooling that is left when a model changes to ``global_pool``.
 
     Raises:
         ValueError: token pooling without a class token, or adding attention pooling.
     """
-    if global_pool is not None:
-        check_pool(global_pool, model.has_class_token)
-        if global_pool == "map" and model.attn_pool is None:
-            raise ValueError("attention pooling has weights and cannot be added by reset_classifier")
-        if global_pool != "map":
-            model.attn_pool = None
-        model.global_pool = global_pool
-        remember_args(model, fc_norm=not isinstance(model.fc_norm, nn.Identity))
-    model.num_classes = num_classes
-    weight = model.patch_embed.proj.weight
-    model.head = (
-        nn.Linear(model.embed_dim, num_classes, device=weight.device, dtype=weight.dtype)
-        if num_classes > 0
-        else nn.Identity()
-    )
-    model.head.train(model.training)
+    check_pool(global_pool, class_token)
+    if global_pool == "map" and attn_pool is None:
+        raise ValueError("attention pooling has weights and cannot be added by reset_classifier")
+    return attn_pool if global_pool == "map" else None
+
+
+def pool_tokens(x: Tensor, kind: str, attn_pool: nn.Module | None, num_prefix: int, include_prefix: bool) -> Tensor:
+    """Tokens (B, N, C) to (B, C), or to themselves for the kind ``""``."""
+    if attn_pool is not None:
+        return attn_pool(x if include_prefix else x[:, num_prefix:])
+    return global_pool_nlc(x, pool_type=kind, num_prefix_tokens=num_prefix, reduce_include_prefix=include_prefix)

@@ -5,38 +5,78 @@ timm's layer writes the size into a message before it checks it, which makes eve
 
 from __future__ import annotations
 
+from math import prod
+from typing import Any
+
+import torch
 import torch.nn.functional as F
 from timm.layers import PatchEmbed
-from timm.models import register_notrace_module
 from torch import Tensor
 
+Size = int | tuple[int, int]
 
-@register_notrace_module
+
+def patch_grid(img_size: tuple[int, int], patch_size: tuple[int, int], *, padded: bool) -> tuple[int, int]:
+    """Patches along height and width of an image; a patch that is not whole counts where the image is ``padded``."""
+    height, width = img_size
+    rows, columns = patch_size
+    return (-(-height // rows), -(-width // columns)) if padded else (height // rows, width // columns)
+
+
+torch.fx.wrap("whole_patches")
+
+
 class Patches(PatchEmbed):
     """timm's ``PatchEmbed`` by all its names and options; gives (B, height, width, C)."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._count_patches()
+
+    def set_input_size(self, img_size: Size | None = None, patch_size: Size | None = None) -> None:
+        """Another native resolution; the kernel is resampled for another patch."""
+        super().set_input_size(img_size=img_size, patch_size=patch_size)  # type: ignore[arg-type]
+        self._count_patches()
+
+    def _count_patches(self) -> None:
+        # timm's own number leaves out the patch that padding makes whole, which its forward gives all the same
+        self.grid_size = patch_grid(self.img_size, self.patch_size, padded=self.dynamic_img_pad)
+        self.num_patches = prod(self.grid_size)
 
     def forward(self, x: Tensor) -> Tensor:
         """Images (B, in_chans, H, W) to (B, H / patch, W / patch, C).
 
         Raises:
-            ValueError: no images of that many channels, another size than the native one, or sides that are not whole
-                patches, where that is asked for.
+            ValueError: see :func:`whole_patches`.
         """
-        channels = self.proj.in_channels
-        if x.ndim != 4 or x.shape[1] != channels:
-            raise ValueError(f"the model takes images (B, {channels}, H, W), got shape {tuple(x.shape)}")
-        height, width = x.shape[-2:]
-        rows, columns = self.patch_size
-        if self.strict_img_size and (height != self.img_size[0] or width != self.img_size[1]):
-            raise ValueError(
-                f"the model is for images of {tuple(self.img_size)} pixels, got {(int(height), int(width))}: create it "
-                "with img_size=... or dynamic_img_size=True, or call set_input_size"
-            )
-        if self.dynamic_img_pad:
-            x = F.pad(x, (0, -width % columns, 0, -height % rows))
-        elif height % rows != 0 or width % columns != 0:
-            raise ValueError(
-                f"image height and width must be divisible by the patch {(rows, columns)}, got "
-                f"{(int(height), int(width))}"
-            )
+        x = whole_patches(
+            x, self.proj.in_channels, self.img_size, self.patch_size, self.strict_img_size, self.dynamic_img_pad
+        )
         return self.norm(self.proj(x).permute(0, 2, 3, 1))
+
+
+def whole_patches(
+    x: Tensor, channels: int, img_size: tuple[int, int], patch_size: tuple[int, int], strict: bool, padded: bool
+) -> Tensor:
+    """Images (B, in_chans, H, W), padded with zeros to whole patches where asked for.
+
+    Raises:
+        ValueError: no images of that many channels, another size than the native one where that is ``strict``, or sides
+            that are not whole patches and not to be ``padded``.
+    """
+    if x.ndim != 4 or x.shape[1] != channels:
+        raise ValueError(f"the model takes images (B, {channels}, H, W), got shape {tuple(x.shape)}")
+    height, width = x.shape[-2:]
+    rows, columns = patch_size
+    if strict and (height != img_size[0] or width != img_size[1]):
+        raise ValueError(
+            f"the model is for images of {tuple(img_size)} pixels, got {(int(height), int(width))}: create it "
+            "with img_size=... or dynamic_img_size=True, or call set_input_size"
+        )
+    if padded:
+        return F.pad(x, (0, -width % columns, 0, -height % rows))
+    if height % rows != 0 or width % columns != 0:
+        raise ValueError(
+            f"image height and width must be divisible by the patch {(rows, columns)}, got {(int(height), int(width))}"
+        )
+    return x

@@ -12,34 +12,33 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import torch
-from timm.layers import PatchDropoutWithIndices, calculate_drop_path_rates
-from timm.models import register_notrace_function, register_notrace_module
+from timm.layers import PatchDropoutWithIndices
+from timm.models import register_notrace_module
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from vit_rpe.checks import check_count, check_rates
-from vit_rpe.encodings import Spec, create_encoding
-from vit_rpe.layers import Block, RelativeMultiheadAttention
-from vit_rpe.layers.absolute import check_pos_embed, sincos_embedding
+from vit_rpe.encodings import Spec
+from vit_rpe.layers import RelativeMultiheadAttention
+from vit_rpe.layers.absolute import check_pos_embed
 from vit_rpe.layers.options import as_window
+from vit_rpe.models.backbone.blocks import build_blocks, run_block
 from vit_rpe.models.backbone.factories import LayerType, act_factory, mlp_factory, norm_factory
 from vit_rpe.models.backbone.freeze import freeze_positions, unfreeze_positions
-from vit_rpe.models.backbone.position import mask_terms, once_for_all_layers, split_by_lifetime
-from vit_rpe.models.backbone.weights import draw_tokens, draw_weights, drawn_later, undecayed
+from vit_rpe.models.backbone.init_weights import defer_linear_init, init_encodings, init_layers, init_tokens, undecayed
+from vit_rpe.models.backbone.loading import before_load, resized_embedding, say_grid
+from vit_rpe.models.backbone.position import shared_terms
 from vit_rpe.models.vision.checks import check_divides, check_pool
-from vit_rpe.models.vision.embed import embed_images, resize_model
-from vit_rpe.models.vision.head import build_head, pool_tokens, reset_head
-from vit_rpe.models.vision.intermediates import collect_intermediates, prune_blocks
-from vit_rpe.models.vision.loading import before_load
+from vit_rpe.models.vision.embed import absolute_embedding, drop_patches, embed_tokens, token_grid, token_parameters
+from vit_rpe.models.vision.head import build_pooling, classifier, other_pool, pool_tokens
+from vit_rpe.models.vision.intermediates import Indices, arrange_features, blocks_to_take
 from vit_rpe.models.vision.patches import Patches
 from vit_rpe.position.geometry import Device, TokenGrid
 from vit_rpe.position.geometry_cache import sharing
-from vit_rpe.position.terms import PositionTerms, combine
 
-# what position needs is no graph of tensors: FX tracers take these as single steps
+# what depends on sizes and positions is no graph of tensors: any FX tracer takes these as single steps
 register_notrace_module(RelativeMultiheadAttention)
-register_notrace_function(combine)
-register_notrace_function(mask_terms)
+for _step in ("absolute_embedding", "drop_patches", "shared_terms", "token_grid"):
+    torch.fx.wrap(_step)
 
 
 class VisionTransformer(nn.Module):
@@ -71,11 +70,6 @@ class VisionTransformer(nn.Module):
     Raises:
         ValueError: sizes that do not divide, unknown names, token pooling without a class token.
     """
-
-    norm: nn.Module
-    attn_pool: nn.Module | None
-    fc_norm: nn.Module
-    head: nn.Module
 
     def __init__(
         self,
@@ -164,72 +158,51 @@ class VisionTransformer(nn.Module):
         )
         grid = self.grid
         self.window = as_window(window, grid)
-        self.cls_token = nn.Parameter(torch.empty(1, 1, embed_dim, **factory)) if class_token else None
-        self.reg_token = nn.Parameter(torch.empty(1, reg_tokens, embed_dim, **factory)) if reg_tokens else None
-        embed_rows = grid.num_patches if no_embed_class else grid.num_tokens
-        learned = pos_embed == "learned"
-        self.pos_embed = nn.Parameter(torch.empty(1, embed_rows, embed_dim, **factory)) if learned else None
-        if pos_embed == "sincos":
-            sincos_embedding(TokenGrid((1, 1)), embed_dim)  # refuse a width that does not split
+        self.cls_token, self.reg_token, self.pos_embed = token_parameters(
+            embed_dim,
+            class_token,
+            reg_tokens,
+            pos_embed,
+            grid.num_patches if no_embed_class else grid.num_tokens,
+            factory,
+        )
         self.pos_drop = nn.Dropout(pos_drop_rate)
         drops = patch_drop_rate > 0
         self.patch_drop = PatchDropoutWithIndices(patch_drop_rate, self.num_prefix_tokens) if drops else None
         self.norm_pre = norm(embed_dim, **factory) if pre_norm else nn.Identity()
 
-        once, layerwise = split_by_lifetime(
-            rpe, grid, shared=rpe_shared, num_heads=num_heads, dim=embed_dim, attn_impl=attn_impl, logit_clip=logit_clip
+        attention: dict[str, Any] = {"qkv_bias": qkv_bias, "qk_norm": qk_norm, "scale_norm": scale_attn_norm}
+        attention |= {"dropout": attn_drop_rate, "logit_clip": logit_clip, "attn_impl": attn_impl}
+        layers: dict[str, Any] = {"mlp_ratio": mlp_ratio, "init_values": init_values, "scale_mlp_norm": scale_mlp_norm}
+        layers |= {"norm_layer": norm, "act_layer": act, "mlp_layer": mlp_factory(mlp_layer)}
+        layers |= {"proj_bias": proj_bias, "proj_drop": proj_drop_rate}
+        self.rpe, self.blocks = build_blocks(
+            depth,
+            embed_dim,
+            num_heads,
+            grid,
+            rpe=rpe,
+            rpe_shared=rpe_shared,
+            drop_path_rate=drop_path_rate,
+            attention=attention,
+            block=layers,
+            factory=factory,
+            deferring=defer_linear_init(weight_init not in ("skip", "reset"), norm_layer, act_layer, mlp_layer),
         )
-        self.rpe = create_encoding(once, num_heads, embed_dim // num_heads, grid, **factory) if once else None
-        rates: Any = calculate_drop_path_rates(drop_path_rate, depth)
-        with drawn_later(weight_init not in ("skip", "reset"), norm_layer, act_layer, mlp_layer):
-            self.blocks = nn.ModuleList(
-                Block(
-                    embed_dim,
-                    num_heads,
-                    attention={
-                        "rpe": layerwise,
-                        "grid": grid,
-                        "dropout": attn_drop_rate,
-                        "qkv_bias": qkv_bias,
-                        "qk_norm": qk_norm,
-                        "scale_norm": scale_attn_norm,
-                        "logit_clip": logit_clip,
-                        "attn_impl": attn_impl,
-                        "depth_index": index,
-                        "depth": depth,
-                    },
-                    mlp_ratio=mlp_ratio,
-                    init_values=init_values,
-                    proj_drop=proj_drop_rate,
-                    drop_path=rates[index],
-                    proj_bias=proj_bias,
-                    norm_layer=norm,
-                    act_layer=act,
-                    mlp_layer=mlp_factory(mlp_layer),
-                    scale_mlp_norm=scale_mlp_norm,
-                    **factory,
-                )
-                for index in range(depth)
-            )
         reduction = self.patch_embed.feat_ratio()
         self.feature_info = [
-            {"module": f"blocks.{index}", "num_chs": embed_dim, "reduction": reduction} for index in range(depth)
+            {"module": f"blocks.{i}", "num_chs": embed_dim, "reduction": reduction} for i in range(depth)
         ]
-        build_head(
-            self,
-            global_pool,
-            final_norm=final_norm,
-            fc_norm=fc_norm,
-            num_heads=num_heads,
-            mlp_ratio=mlp_ratio,
-            norm_layer=norm,
-            act_layer=act,
-            factory=factory,
+        pooling = {"num_heads": num_heads, "mlp_ratio": mlp_ratio, "act_layer": act}
+        self.norm, self.attn_pool, self.fc_norm = build_pooling(
+            norm, embed_dim, global_pool, final_norm=final_norm, fc_norm=fc_norm, attention=pooling, factory=factory
         )
+        self.head = classifier(embed_dim, num_classes, **factory)
         self.head_drop = nn.Dropout(drop_rate)
         self.register_load_state_dict_pre_hook(before_load)
+        self.register_state_dict_post_hook(say_grid)
         if weight_init == "skip":
-            draw_tokens(self)
+            init_tokens(self.pos_embed, self.cls_token, self.reg_token)
         else:
             self.init_weights(needs_reset=False)
 
@@ -244,7 +217,9 @@ class VisionTransformer(nn.Module):
 
     def init_weights(self, mode: str = "", needs_reset: bool = True) -> None:
         """Draw all weights anew, as timm does; encodings by their own rules."""
-        draw_weights(self, mode or self.weight_init_mode, needs_reset=needs_reset)
+        init_tokens(self.pos_embed, self.cls_token, self.reg_token)
+        init_layers(self, mode or self.weight_init_mode, num_classes=self.num_classes, needs_reset=needs_reset)
+        init_encodings(self)
 
     @torch.jit.ignore
     def no_weight_decay(self) -> set[str]:
@@ -274,7 +249,14 @@ class VisionTransformer(nn.Module):
         Raises:
             ValueError: token pooling without a class token, or adding attention pooling.
         """
-        reset_head(self, num_classes, global_pool)
+        if global_pool is not None:
+            self.attn_pool = other_pool(global_pool, self.attn_pool, self.has_class_token)
+            self.global_pool = global_pool
+            self._remember(fc_norm=not isinstance(self.fc_norm, nn.Identity))
+        self.num_classes = num_classes
+        weight = self.patch_embed.proj.weight
+        self.head = classifier(self.embed_dim, num_classes, device=weight.device, dtype=weight.dtype)
+        self.head.train(self.training)
 
     def set_input_size(
         self,
@@ -290,11 +272,21 @@ class VisionTransformer(nn.Module):
             self.patch_embed.patch_size if patch_size is None else patch_size,
             self.patch_embed.dynamic_img_pad,
         )
-        resize_model(self, img_size, patch_size)
+        before = self.grid.size
+        self.patch_embed.set_input_size(img_size=img_size, patch_size=patch_size)
+        size = tuple(self.patch_embed.img_size)
+        self._remember(img_size=size, **({} if patch_size is None else {"patch_size": patch_size}))
+        self._traits = {**getattr(self, "_traits", {}), "img_size": size}  # for timm's data configuration
+        if self.pos_embed is not None:
+            self.pos_embed = resized_embedding(self.pos_embed, before, self.grid.size)
         if self.rpe is not None:
             self.rpe = self.rpe.resized(self.grid)
         for attention in self.attentions():
             attention.set_grid(self.grid)
+
+    def _remember(self, **changed: Any) -> None:
+        """Arguments that no longer have the value the model was built with, for timm to build it again."""
+        self._model_args = {**getattr(self, "_model_args", {}), **changed}
 
     def freeze(self) -> None:
         """Turn positions into constants of the native grid, for deployment."""
@@ -305,37 +297,33 @@ class VisionTransformer(nn.Module):
         unfreeze_positions(self)
 
     def embed(self, images: Tensor) -> tuple[Tensor, TokenGrid, Tensor | None]:
-        """Tokens (B, N, C), the grid they lie on, and which tokens patch dropout kept (None: all)."""
-        return embed_images(self, images)
-
-    def shared_terms(self, grid: TokenGrid, keep: Tensor | None, attn_mask: Tensor | None, x: Tensor) -> PositionTerms:
-        """What all layers share, computed once: shared encodings, window, causal order, the caller's mask."""
-        terms = mask_terms(attn_mask, grid, causal=self.causal, window=self.window, batch=x.shape[0], device=x.device)
-        if self.rpe is not None:
-            terms = combine(once_for_all_layers(self.rpe(grid, grid, x.device)), terms)
-        return terms if keep is None else terms.take(keep)
-
-    def run_block(
-        self, block: nn.Module, x: Tensor, grid: TokenGrid, shared: PositionTerms, keep: Tensor | None
-    ) -> Tensor:
-        """One block, recomputed in backward where gradient checkpointing is on."""
-        if self.grad_checkpointing and self.training:
-            return checkpoint(block, x, grid, shared, keep, use_reentrant=False)
-        return block(x, grid, shared, keep)
+        """Tokens (B, N, C), the grid they lie on, and which of its tokens patch dropout kept, int64 (B, M), or None."""
+        x = self.patch_embed(images)
+        # without dynamic_img_size the patch embedding refuses any other size: constants, also for tracers
+        native = self.grid
+        grid = token_grid(x, native.num_prefix) if self.dynamic_img_size else native
+        x = x.flatten(1, 2)
+        kind = self.pos_embed_type
+        position = None if kind == "none" else absolute_embedding(kind, self.pos_embed, native.size, grid, x)
+        of_patches = self.no_embed_class or self.pos_embed is None
+        x = self.pos_drop(embed_tokens(x, (self.cls_token, self.reg_token), position, of_patches=of_patches))
+        x, keep = (x, None) if self.patch_drop is None else drop_patches(self.patch_drop, x, native.num_prefix)
+        return self.norm_pre(x), grid, keep
 
     @sharing()
     def forward_features(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
         """Images (B, in_chans, H, W) to tokens (B, N, C) after the last norm; ``attn_mask`` as in timm, bool (True =
         may see) or a float bias, broadcasting to (B, heads, N, N)."""
         x, grid, keep = self.embed(x)
-        shared = self.shared_terms(grid, keep, attn_mask, x)
+        shared = shared_terms(self.rpe, grid, keep, attn_mask, x, causal=self.causal, window=self.window)
         for block in self.blocks:
-            x = self.run_block(block, x, grid, shared, keep)
+            x = run_block(block, x, grid, shared, keep, recompute=self.grad_checkpointing and self.training)
         return self.norm(x)
 
     def pool(self, x: Tensor, pool_type: str | None = None) -> Tensor:
         """Tokens (B, N, C) to one vector (B, C), or to themselves for ``""``."""
-        return pool_tokens(self, x, pool_type)
+        kind = self.global_pool if pool_type is None else pool_type
+        return pool_tokens(x, kind, self.attn_pool, self.num_prefix_tokens, self.pool_include_prefix)
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
         """Pool, normalise, classify; ``pre_logits`` stops before the classifier."""
@@ -346,10 +334,11 @@ class VisionTransformer(nn.Module):
         """Images (B, in_chans, H, W) to logits (B, num_classes)."""
         return self.forward_head(self.forward_features(x, attn_mask=attn_mask))
 
+    @sharing()
     def forward_intermediates(
         self,
         x: Tensor,
-        indices: int | list[int] | tuple[int, ...] | None = None,
+        indices: Indices = None,
         return_prefix_tokens: bool = False,
         norm: bool = False,
         stop_early: bool = False,
@@ -358,19 +347,23 @@ class VisionTransformer(nn.Module):
         output_dict: bool = False,
         attn_mask: Tensor | None = None,
     ) -> Any:
-        """Features after chosen blocks; options and results as in timm."""
-        return collect_intermediates(
-            self,
-            x,
-            indices,
-            return_prefix_tokens=return_prefix_tokens,
-            norm=norm,
-            stop_early=stop_early,
-            output_fmt=output_fmt,
-            intermediates_only=intermediates_only,
-            output_dict=output_dict,
-            attn_mask=attn_mask,
-        )
+        """Features after chosen blocks; options and results as in timm.
+
+        Raises:
+            ValueError: another ``output_fmt``, or maps asked for while patch dropout removes tokens.
+        """
+        take, last = blocks_to_take(len(self.blocks), indices, output_fmt)
+        x, grid, keep = self.embed(x)
+        if keep is not None and output_fmt == "NCHW":
+            raise ValueError("patch dropout is active and leaves no full feature map: use eval() or output_fmt='NLC'")
+        shared = shared_terms(self.rpe, grid, keep, attn_mask, x, causal=self.causal, window=self.window)
+        found = []
+        for index, block in enumerate(self.blocks[: last + 1] if stop_early else self.blocks):
+            x = run_block(block, x, grid, shared, keep, recompute=self.grad_checkpointing and self.training)
+            if index in take:
+                found.append(self.norm(x) if norm else x)
+        final = None if intermediates_only else self.norm(x)
+        return arrange_features(found, final, grid, return_prefix_tokens, output_fmt, output_dict)
 
     def get_intermediate_layers(
         self,
@@ -396,4 +389,11 @@ class VisionTransformer(nn.Module):
         self, indices: int | list[int] = 1, prune_norm: bool = False, prune_head: bool = True
     ) -> list[int]:
         """Drop the blocks behind the last one asked for; returns the indices that stay."""
-        return prune_blocks(self, indices, prune_norm=prune_norm, prune_head=prune_head)
+        take, last = blocks_to_take(len(self.blocks), indices)
+        self.blocks = self.blocks[: last + 1]
+        if prune_norm:
+            self.norm = nn.Identity()
+        if prune_head:
+            self.fc_norm = nn.Identity()
+            self.reset_classifier(0, "")
+        return take

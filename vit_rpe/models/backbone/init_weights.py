@@ -1,38 +1,34 @@
-"""Drawing a model's weights, and which of them weight decay must leave alone."""
+"""First values of a model's weights, and which of them weight decay must leave alone."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from timm.models import named_apply
 from timm.models.vision_transformer import get_init_weights_vit
-from torch import nn
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from vit_rpe.checks import unknown_name
 from vit_rpe.encodings import find_encodings
 
-if TYPE_CHECKING:
-    from vit_rpe.models.vision.vit import VisionTransformer
-
-
 MODES = ("", "jax", "jax_nlhb", "moco", "reset")
 
 
-def drawn_later(will_be: bool, *factories: object) -> AbstractContextManager[object]:
-    """Within it, ``nn.Linear`` leaves its weights undrawn, for a model that draws them when it is complete.
+def defer_linear_init(will_be: bool, *factories: object) -> AbstractContextManager[object]:
+    """Within it, ``nn.Linear`` leaves its weights without values, for a model that draws them when it is complete.
 
     Saves a third of the time a model takes to build. Without effect unless ``will_be``, or where a caller's own class
-    is among the ``factories`` of layers: :func:`draw_weights` draws ``nn.Linear`` and encodings, and no other matrix.
+    is among the ``factories`` of layers: :func:`init_layers` draws ``nn.Linear`` and no other matrix.
     """
     known = all(factory is None or isinstance(factory, str) for factory in factories)
-    return _Undrawn() if will_be and known else nullcontext()
+    return _NoLinearInit() if will_be and known else nullcontext()
 
 
-class _Undrawn(TorchFunctionMode):
+class _NoLinearInit(TorchFunctionMode):
     def __torch_function__(
         self,
         func: Callable[..., Any],
@@ -48,26 +44,33 @@ class _Undrawn(TorchFunctionMode):
         return func(*args, **options)
 
 
-def draw_tokens(model: VisionTransformer) -> None:
-    """The model's own parameters, which belong to no layer: absolute embedding, class token, registers."""
-    if model.pos_embed is not None:
-        nn.init.trunc_normal_(model.pos_embed, std=0.02)
-    for token in (model.cls_token, model.reg_token):
+def init_tokens(pos_embed: Tensor | None, *tokens: Tensor | None) -> None:
+    """Draw what belongs to no layer: the absolute embedding with deviation 0.02, class token and registers near 0."""
+    if pos_embed is not None:
+        nn.init.trunc_normal_(pos_embed, std=0.02)
+    for token in tokens:
         if token is not None:
             nn.init.normal_(token, std=1e-6)
 
 
-def draw_weights(model: VisionTransformer, mode: str, *, needs_reset: bool) -> None:
-    """timm's initialisation by ``mode``; encodings by their own rules.
+def init_layers(model: nn.Module, mode: str = "", *, num_classes: int = 1, needs_reset: bool = True) -> None:
+    """Draw the layers of a model as timm does.
+
+    Args:
+        mode: one of :data:`MODES`; those with ``nlhb`` start the classifier at ``-log(num_classes)``.
+        needs_reset: also layers whose constructor has drawn them.
 
     Raises:
         ValueError: an unknown ``mode``.
     """
     if mode not in MODES:
         raise unknown_name("weight_init", mode, [*MODES, "skip"])
-    draw_tokens(model)
-    head_bias = -math.log(model.num_classes) if "nlhb" in mode else 0.0
+    head_bias = -math.log(num_classes) if "nlhb" in mode else 0.0
     named_apply(get_init_weights_vit(mode, head_bias, needs_reset=needs_reset), model)
+
+
+def init_encodings(model: nn.Module) -> None:
+    """Draw every position encoding inside a model by its own rule."""
     for _, encoding in find_encodings(model):
         encoding.reset_parameters()
 
