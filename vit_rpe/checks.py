@@ -61,9 +61,10 @@ def _words(expected: Any) -> str:
 
 
 def closest(given: str, known: Iterable[str]) -> str:
-    """`` (did you mean 'x'?)``, or nothing where no known name is close."""
-    matches = get_close_matches(given, list(known), n=1, cutoff=0.5)
-    return f" (did you mean {matches[0]!r}?)" if matches else ""
+    """`` (did you mean 'x'?)``, or nothing where no known name is close; capitals do not matter."""
+    by_lower = {name.lower(): name for name in known}
+    matches = get_close_matches(given.lower(), list(by_lower), n=1, cutoff=0.5)
+    return f" (did you mean {by_lower[matches[0]]!r}?)" if matches else ""
 
 
 def unknown_name(what: str, given: object, known: Iterable[str]) -> ValueError:

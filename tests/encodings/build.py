@@ -47,6 +47,7 @@ def grid_pairs(axes: int, prefix: int = 0) -> dict[str, tuple[TokenGrid, TokenGr
         "cross": (other, native),
         "pooled_keys": (native, pooled),
         "pooled": (pooled, pooled),
+        "pooled_without_extent": (replace(pooled, extent=None), native),
     }
 
 

@@ -1,78 +1,160 @@
-"""Adding an encoding takes one file and one oracle; everything finds it by name."""
+"""CONTRIBUTING's recipe for an encoding and README's example of one are true, tried with the files they name."""
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterator
-from types import SimpleNamespace
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
 
 import pytest
+import timm
+import torch
+
+from tests.encodings.build import HEADS, build, grid_pairs, inputs, native_grid, output
+from tests.oracles import ORACLES, attention_by_loops
+from vit_rpe.encodings import PositionEncoding, _registry, create_encoding, list_encodings
+from vit_rpe.models.catalogue import catalogue
+from vit_rpe.position.geometry import TokenGrid
+from vit_rpe.position.terms import dense_bias
+
+ROOT = Path(__file__).resolve().parents[2]
+RECIPE = re.search(r"- \*\*A new encoding\*\*.*", (ROOT / "CONTRIBUTING.md").read_text())
+FILES = ["vit_rpe/encodings/<name>.py", "vit_rpe/encodings/__init__.py", "tests/oracles/<name>.py", "docs/encodings.md"]
+
+ENCODING = '''
 import torch
 from torch import nn
 
-from tests.encodings.build import SCALE, build, inputs, native_grid, output
-from tests.oracles import ORACLES, Answer, Pair, attention_by_loops
-from vit_rpe.encodings import (
-    Card,
-    PositionEncoding,
-    _registry,
-    create_encoding,
-    list_encodings,
-    register,
-)
-from vit_rpe.position.geometry import Device, TokenGrid, axis_offsets, expand_axis
-from vit_rpe.position.terms import PositionTerms, pad_prefix
+from vit_rpe.encodings import Card, PositionEncoding, register
+from vit_rpe.position.offset_tables import offset_range
+from vit_rpe.position.terms import PositionTerms
 
 
+@register("toy", Card(paper="a toy, arXiv 0000.00000", adds=("offset_bias",), extrapolation="defined for every offset"))
 class Toy(PositionEncoding):
-    """A learned scalar per head times the sum of the offsets."""
+    """A learned scalar a head times the sum of the offsets."""
 
-    def __init__(self, num_heads: int, head_dim: int, grid: TokenGrid, *, sign: int = 1) -> None:
+    def __init__(self, num_heads: int, head_dim: int, grid, *, sign: int = 1) -> None:
         super().__init__(num_heads, head_dim, grid)
         self.sign = sign
         self.pull = nn.Parameter(torch.zeros(num_heads))
 
-    def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
-        total = sum(expand_axis(axis_offsets(q, k, axis, self.pull.device), axis, q, k) for axis in range(q.ndim))
-        assert isinstance(total, torch.Tensor)
-        distance = self.sign * total.reshape(q.num_patches, k.num_patches)
-        return PositionTerms(bias=pad_prefix(self.pull[:, None, None] * distance, q, k))
+    def forward(self, q, k, device=None):
+        total = torch.zeros_like(self.pull[0])
+        for axis in range(q.ndim):
+            low, count = offset_range(q, k, axis)
+            total = total[..., None] + torch.arange(count, device=total.device) + low
+        pull = self.sign * self.pull.view(-1, *(1,) * q.ndim)
+        return PositionTerms(offset_bias=(pull * total,), grids=(q, k))
+'''
+
+ORACLE = """
+from tests.oracles._pair import Answer
+
+CHANGES = {"sign": [{"sign": -1}]}
 
 
-def toy_answer(encoding: PositionEncoding, pair: Pair) -> Answer:
+def answer(encoding, pair):
     return Answer(pair.content + encoding.pull[pair.head] * encoding.sign * sum(pair.delta or ()))
+"""
+
+
+def test_the_recipe_names_these_files() -> None:
+    assert RECIPE is not None
+    named = re.findall(r"`([\w/<>]+\.(?:py|md))`", RECIPE[0])
+    assert named == FILES
+    assert all((ROOT / path.replace("<name>", "alibi")).is_file() for path in named)
+
+
+def load(path: Path, name: str) -> ModuleType:
+    spec = spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture
-def toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def toy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """The two modules of the recipe, written to files and imported as the two tables of contents would."""
     monkeypatch.setattr(_registry, "_REGISTRY", dict(_registry._REGISTRY))
-    card = Card(paper="a test, arXiv 0000.00000", adds=("bias",), extrapolation="defined for every offset")
-    register("toy", card)(Toy)
-    monkeypatch.setitem(ORACLES, "toy", SimpleNamespace(answer=toy_answer, CHANGES={"sign": [{"sign": -1}]}))
-    return "toy"
+    for name, text in (("toy.py", ENCODING), ("toy_oracle.py", ORACLE)):
+        (tmp_path / name).write_text(text)
+    monkeypatch.setitem(sys.modules, "vit_rpe.encodings.toy", ModuleType("toy"))
+    load(tmp_path / "toy.py", "vit_rpe.encodings.toy")
+    monkeypatch.setitem(ORACLES, "toy", load(tmp_path / "toy_oracle.py", "toy_oracle"))
+    yield
+    sys.modules.pop("toy_oracle", None)
+
+
+@pytest.mark.usefixtures("toy")
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_a_toy_follows_its_oracle(axes: int) -> None:
+    for q, k in grid_pairs(axes, prefix=1).values():
+        encoding = build("toy", native_grid(axes, prefix=1), {"sign": -1})
+        tensors = inputs(q, k, batch=1)
+        expected = attention_by_loops(ORACLES["toy"].answer, encoding, *tensors, q, k, 12**-0.5)
+        torch.testing.assert_close(output(encoding, q, k, tensors), expected)
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_toy_is_found_by_name_everywhere() -> None:
+    assert "toy" in list_encodings()
+    assert [row.paper for row in catalogue() if row.name == "toy"] == ["a toy, arXiv 0000.00000"]
+    model = timm.create_model("vit_rpe_nano_patch4_32", rpe=[{"name": "toy", "sign": -1}, "t5"], num_classes=3)
+    assert {"blocks.0.attn.rpe.parts.toy.pull"} <= model.state_dict().keys()
+    assert model(torch.randn(1, 3, 32, 32)).shape == (1, 3)
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_toy_is_resized_suggested_and_registered_once(tmp_path: Path) -> None:
+    encoding = create_encoding("toy", HEADS, 12, native_grid(2))
+    assert encoding.resized(TokenGrid((4, 5))).grid.size == (4, 5)
+    with pytest.raises(ValueError, match="did you mean 'toy'"):
+        create_encoding("toyy", HEADS, 12, native_grid(2))
+    (tmp_path / "other.py").write_text(ENCODING.replace("class Toy", "class Other"))
+    with pytest.raises(ValueError, match="'toy' exists already"):
+        load(tmp_path / "other.py", "vit_rpe.encodings.toy")
+
+
+def example() -> str:
+    """The code block of README.md that registers an encoding."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (found,) = [block for block in blocks if "@register(" in block]
+    return found
+
+
+@pytest.fixture
+def chebyshev(monkeypatch: pytest.MonkeyPatch) -> str:
+    if "offset_bias" not in example():
+        pytest.skip("README's example is of another form")
+    monkeypatch.setattr(_registry, "_REGISTRY", dict(_registry._REGISTRY))
+    exec(compile(example(), "README.md", "exec"), {"__name__": "an_encoding_of_ones_own"})
+    return "chebyshev"
 
 
 @pytest.mark.parametrize("axes", [1, 2, 3])
-def test_toy_follows_its_oracle(toy: str, axes: int) -> None:
-    grid = native_grid(axes, prefix=1)
-    assert toy in list_encodings()
-    encoding = build(toy, grid, {"sign": -1})
-    tensors = inputs(grid, grid, batch=1)
-    expected = attention_by_loops(ORACLES[toy].answer, encoding, *tensors, grid, grid, SCALE)
-    torch.testing.assert_close(output(encoding, grid, grid, tensors), expected)
+def test_the_example_in_the_readme_does_what_it_says(chebyshev: str, axes: int) -> None:
+    encoding = create_encoding({"name": chebyshev, "init": 0.3}, HEADS, 12, native_grid(axes, prefix=1))
+    with torch.no_grad():
+        encoding.get_parameter("weight").mul_(torch.arange(1.0, 4.0))
+    for q, k in grid_pairs(axes, prefix=1).values():
+        by_loops(encoding, q, k)
+    assert not encoding.card.per_pair
 
 
-def test_toy_is_found_by_name_everywhere(toy: str) -> None:
-    grid = native_grid(2)
-    combined = create_encoding([{"name": toy, "sign": -1}, "rope"], 2, 8, grid)
-    assert combined(grid, grid).bias is not None
-    assert create_encoding(toy, 2, 8, grid).resized(TokenGrid((4, 5))).grid.size == (4, 5)
-    with pytest.raises(ValueError, match="did you mean 'toy'"):
-        create_encoding("toyy", 2, 8, grid)
-
-
-def test_a_name_is_taken_once(toy: str) -> None:
-    class Other(Toy):
-        pass
-
-    with pytest.raises(ValueError, match="'toy' exists already"):
-        register("toy", Toy.card)(Other)
+def by_loops(encoding: PositionEncoding, q: TokenGrid, k: TokenGrid) -> None:
+    bias = dense_bias(encoding(q, k))
+    assert bias is not None
+    expected = torch.zeros(HEADS, q.num_tokens, k.num_tokens)
+    for i, one in enumerate(q.positions().tolist()):
+        for j, other in enumerate(k.positions().tolist()):
+            farthest = max(abs(a - b) for a, b in zip(one, other, strict=True))
+            for head, weight in enumerate(encoding.get_parameter("weight").tolist()):
+                expected[head, q.num_prefix + i, k.num_prefix + j] = -weight * farthest
+    torch.testing.assert_close(bias, expected)

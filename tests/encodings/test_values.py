@@ -181,7 +181,7 @@ def test_normalized_coordinates_by_hand() -> None:
         ("min", [[0.5, 1.5], [0.5, 2.5]]),
         ("max", [[-0.25, 0.25], [-0.25, 0.75]]),
     ):
-        assert normalized_coordinates(grid, normalize).tolist() == expected
+        assert normalized_coordinates(grid, grid.lattice, normalize).tolist() == expected
 
 
 @pytest.mark.parametrize("options", [{"shift": 0.3}, {"jitter": 1.5}, {"rescale": 1.5}])

@@ -10,9 +10,13 @@ from vit_rpe.encodings import PositionEncoding
 CHANGES: dict = {
     "mode": [{"mode": "log"}],
     "hidden": [{"hidden": 7}, {"hidden": 6, "mode": "log"}],
+    "native": [{"native": (4, 9)}, {"native": (3,)}, {"native": (7, 4, 9)}],
     "prefix": [{"prefix": "learned", "hidden": 7}],
 }
-NATIVE_SIZE_COUNTS = True  # its coordinates are fractions of it
+
+
+def refuses(options: dict, native, q_grid, k_grid) -> bool:
+    return "native" in options and len(options["native"]) != len(native.size)
 
 
 def coordinate(delta: int, mode: str, size: int) -> float:
@@ -28,7 +32,7 @@ def answer(encoding: PositionEncoding, pair: Pair) -> Answer:
     if pair.delta is None:
         learned = encoding.prefix_bias
         return Answer(pair.content if learned is None else pair.content + learned[pair.head, pair.prefix_case])
-    native = encoding.grid.size
+    native = encoding.spec.get("native") or encoding.grid.size
     inputs = [coordinate(d, encoding.mode, size) for d, size in zip(pair.delta, native, strict=True)]
     hidden = encoding.fc1.bias
     for axis, value in enumerate(inputs):

@@ -6,7 +6,7 @@ from itertools import product
 import torch
 from torch import Generator
 
-from tests.oracles._pair import Answer, Pair
+from tests.oracles._pair import Answer, Pair, common
 from vit_rpe.encodings import PositionEncoding
 
 CHANGES: dict = {"causal": [{"causal": True}]}
@@ -30,7 +30,7 @@ def answer(encoding: PositionEncoding, pair: Pair) -> Answer:
     if encoding.causal:
         farthest = float(pair.q_pos[0])
     else:
-        extent = pair.k_grid.extent or pair.k_grid.size
+        extent = pair.k_grid.extent or (pair.k_grid.size if pair.k_grid.stride is None else common(pair))
         farthest = max(math.dist(pair.q_pos, place) for place in product(*(range(size) for size in extent)))
     limit = encoding.L if encoding.L.item() > farthest else farthest
     ratio = torch.log(encoding.c * distance + 1) / (torch.log(encoding.c * limit + 1) + 1e-6)

@@ -8,7 +8,7 @@ import math
 import torch
 from torch import Tensor
 
-from tests.oracles._pair import Answer, Pair
+from tests.oracles._pair import Answer, Pair, common
 from vit_rpe.encodings import PositionEncoding
 from vit_rpe.position.geometry import TokenGrid
 
@@ -28,14 +28,13 @@ def refuses(options: dict, native: TokenGrid, q_grid: TokenGrid, k_grid: TokenGr
 
 
 def angles(
-    grid: TokenGrid, position: tuple[int, ...] | None, head_dim: int, base: float, spans: tuple[int, ...] | None
+    lattice: list[int], position: tuple[int, ...] | None, head_dim: int, base: float, spans: tuple[int, ...] | None
 ) -> list[float]:
     """``spans``: positions are stretched so that any grid spans this size (EVA-02, arXiv 2303.11331)."""
     if position is None:
         return [0.0] * (head_dim // 2)
     share = head_dim // (2 * len(position))
-    extent = grid.extent or grid.size
-    places = [x if spans is None else x * spans[a] / extent[a] for a, x in enumerate(position)]
+    places = [x if spans is None else x * spans[a] / lattice[a] for a, x in enumerate(position)]
     return [x * base ** (-t / share) for x in places for t in range(share)]
 
 
@@ -43,6 +42,6 @@ def answer(encoding: PositionEncoding, pair: Pair) -> Answer:
     axes, width = len(pair.q_grid.size), len(pair.q)
     base = encoding.spec.get("base") or (10000.0 if axes == 1 else 100.0)
     spans = encoding.spec.get("reference")
-    q = turned(pair.q, angles(pair.q_grid, pair.q_pos, width, base, spans))
-    k = turned(pair.k, angles(pair.k_grid, pair.k_pos, width, base, spans))
+    q = turned(pair.q, angles(common(pair), pair.q_pos, width, base, spans))
+    k = turned(pair.k, angles(common(pair), pair.k_pos, width, base, spans))
     return Answer(pair.s * (q * k.conj()).real.sum())

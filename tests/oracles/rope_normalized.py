@@ -2,10 +2,9 @@
 
 import math
 
-from tests.oracles._pair import Answer, Pair
+from tests.oracles._pair import Answer, Pair, common
 from tests.oracles.rope import turned
 from vit_rpe.encodings import PositionEncoding
-from vit_rpe.position.geometry import TokenGrid
 
 CHANGES: dict = {
     "base": [{"base": 5.0}],
@@ -21,10 +20,9 @@ def refuses(options: dict, native, q_grid, k_grid) -> bool:
     return "normalize" in options and len(native.size) == 1
 
 
-def angles(position: tuple[int, ...] | None, grid: TokenGrid, width: int, options: dict) -> list[float]:
+def angles(position: tuple[int, ...] | None, extent: list[int], width: int, options: dict) -> list[float]:
     if position is None:
         return [0.0] * (width // 2)
-    extent = grid.extent or grid.size
     divisor = {"min": [min(extent)] * 3, "max": [max(extent)] * 3, "separate": extent}[
         options.get("normalize", "separate")
     ]
@@ -37,6 +35,6 @@ def angles(position: tuple[int, ...] | None, grid: TokenGrid, width: int, option
 
 
 def answer(encoding: PositionEncoding, pair: Pair) -> Answer:
-    q = turned(pair.q, angles(pair.q_pos, pair.q_grid, len(pair.q), encoding.spec))
-    k = turned(pair.k, angles(pair.k_pos, pair.k_grid, len(pair.k), encoding.spec))
+    q = turned(pair.q, angles(pair.q_pos, common(pair), len(pair.q), encoding.spec))
+    k = turned(pair.k, angles(pair.k_pos, common(pair), len(pair.k), encoding.spec))
     return Answer(pair.s * (q * k.conj()).real.sum())

@@ -12,15 +12,15 @@ CHANGES: dict = {
         {"bidirectional": False},
         {"bidirectional": False, "num_buckets": 3, "max_distance": 4},
     ],
-    "joint": [{"joint": True, "num_buckets": 8, "max_distance": 4}],
+    "axes": [{"axes": "joint", "num_buckets": 8, "max_distance": 4}],
     "share_heads": [{"share_heads": True}],
     "init_std": [{"init_std": 0.5}],
-    "prefix": [{"prefix": "learned"}, {"prefix": "learned", "joint": True, "num_buckets": 4}],
+    "prefix": [{"prefix": "learned"}, {"prefix": "learned", "axes": "joint", "num_buckets": 4}],
 }
 
 
 def refuses(options: dict, native, q_grid, k_grid) -> bool:
-    return options.get("joint", False) and len(native.size) == 1
+    return options.get("axes") == "joint" and len(native.size) == 1
 
 
 def bucket(key_minus_query: int, num_buckets: int, max_distance: int, bidirectional: bool) -> int:
@@ -43,14 +43,16 @@ def bucket(key_minus_query: int, num_buckets: int, max_distance: int, bidirectio
 def answer(encoding: PositionEncoding, pair: Pair) -> Answer:
     shape = (encoding.num_buckets, encoding.max_distance, encoding.bidirectional)
     tables = (
-        [encoding.table] if encoding.joint else [getattr(encoding, f"table_{a}") for a in range(encoding.grid.ndim)]
+        [encoding.table]
+        if encoding.axes == "joint"
+        else [getattr(encoding, f"table_{a}") for a in range(encoding.grid.ndim)]
     )
     head = pair.head if tables[0].shape[0] > 1 else 0
     if pair.delta is None:
         learned = encoding.prefix_bias
         return Answer(pair.content if learned is None else pair.content + learned[head, pair.prefix_case])
     buckets = [bucket(-delta, *shape) for delta in pair.delta]
-    if encoding.joint:
+    if encoding.axes == "joint":
         entry = tables[0][head]
         for number in buckets:
             entry = entry[number]

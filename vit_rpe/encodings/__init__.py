@@ -7,8 +7,7 @@ from vit_rpe.encodings._registry import encoding_class, encoding_options, list_e
 from vit_rpe.encodings._renamed import create_position, encodings_of, is_per_pair, resized, resized_position
 from vit_rpe.encodings._spec import Spec, parse_spec, parse_specs
 from vit_rpe.encodings.alibi import Alibi
-from vit_rpe.encodings.bias import RelativeBias
-from vit_rpe.encodings.bias_axial import AxialBias
+from vit_rpe.encodings.bias import AxialBias, RelativeBias
 from vit_rpe.encodings.combined import CombinedEncoding
 from vit_rpe.encodings.cpb import ContinuousBias
 from vit_rpe.encodings.deberta import Deberta

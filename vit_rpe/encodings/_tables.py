@@ -23,6 +23,7 @@ from vit_rpe.position.offset_tables import offset_range
 from vit_rpe.position.resampling import RESAMPLINGS, resample
 
 PREFIX_CHOICES = ("zero", "learned")
+AXES_CHOICES = ("joint", "summed")
 
 
 @once_per_forward
@@ -59,6 +60,14 @@ def distinct_offsets(
     return torch.arange(high - low + 1, device=device) + low, delta - low
 
 
+def draw_normal(parameter: Tensor, std: float) -> None:
+    """Fill with normal values, cut at two units; ``std=0`` gives zeros."""
+    if std == 0:
+        nn.init.zeros_(parameter)
+    else:
+        nn.init.trunc_normal_(parameter, std=std)
+
+
 def project(values: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Linear layer in at least float32, autocast or not: positions are never rounded to low precision."""
     dtype = torch.promote_types(weight.dtype, torch.float32)
@@ -81,6 +90,13 @@ def offset_table(table: Tensor, q: TokenGrid, k: TokenGrid, max_distance: Sequen
     for axis, distance in enumerate(max_distance):
         table = axis_entries(table, 1 + axis, q, k, axis, distance)
     return table
+
+
+def check_axes(axes: str, grid: TokenGrid, *, default: str) -> None:
+    """Raise ValueError unless ``axes`` is one of :data:`AXES_CHOICES`; in 1-D, where all are alike, the default."""
+    check_choice("axes", axes, AXES_CHOICES)
+    if axes != default and grid.ndim == 1:
+        raise ValueError(f"axes={axes!r} needs a grid of several axes, got {grid.size}: in 1-D leave it {default!r}")
 
 
 def axis_entries(table: Tensor, dim: int, q: TokenGrid, k: TokenGrid, axis: int, max_distance: int) -> Tensor:
@@ -133,11 +149,16 @@ def resample_on_load(module: PositionEncoding, dims: dict[str, Sequence[int]], *
         method: one of :data:`vit_rpe.position.resampling.RESAMPLINGS`.
 
     Raises:
-        ValueError: another ``method``.
+        ValueError: another ``method``, or one that would have no effect.
     """
     check_choice("resample", method, RESAMPLINGS)
     if exact:
         module.offset_dims = dims
+    elif method != "bicubic":
+        raise ValueError(
+            f"resample={method!r} has no effect on {module.name!r} here: a table with a fixed max_distance is never "
+            "resampled; leave resample out, or let the table follow the native grid"
+        )
     module.register_load_state_dict_pre_hook(partial(_resample_entries, dims=dims, exact=exact, method=method))
 
 

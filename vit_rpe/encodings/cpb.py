@@ -7,7 +7,8 @@ Swin Transformer V2: Scaling Up Capacity and Resolution, arXiv 2111.09883, secti
 the factors 8 and 16 are those of its released code). ``log`` is the plainer form of timm's relative position layer.
 
 The network sees each distinct offset once, prod(Sq_a + Sk_a - 1) of them, not each pair; pairs look their value up.
-``size`` is the native grid's, also when the queries and keys lie on another one. An axis of one token has coordinate 0.
+``size`` is that of the grid the network was trained on, ``native``: queries and keys may lie on another one, and the
+encoding may be resized to another one, and an offset keeps its value. An axis of one token has coordinate 0.
 
 ``swinv2`` starts near 16 sigmoid(0) = 8 for every pair of patches. Swin V2 has no class token, so that there this is a
 constant, which adds nothing to a softmax. A pair with a prefix token has 0 with ``prefix="zero"``: a patch then starts
@@ -17,6 +18,7 @@ with e^8 times the weight on patches. ``prefix="learned"`` starts these pairs at
 from __future__ import annotations
 
 from math import log2
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +26,7 @@ from torch import Tensor, nn
 from vit_rpe.checks import check_choice
 from vit_rpe.encodings._card import Card
 from vit_rpe.encodings._interface import PositionEncoding, at_least_float32
+from vit_rpe.encodings._native import remember_native
 from vit_rpe.encodings._registry import register
 from vit_rpe.encodings._tables import (
     PREFIX_CHOICES,
@@ -74,11 +77,13 @@ class ContinuousBias(PositionEncoding):
         num_heads, head_dim, grid: as for every encoding.
         mode: ``"swinv2"`` or ``"log"``, see above.
         hidden: width of the hidden layer.
+        native: ``size`` of mode ``swinv2``, one entry per axis; None = that of the native grid. Resizing and loading
+            ``state_dict``s keep it, see :func:`vit_rpe.encodings._native.remember_native`.
         prefix: ``"zero"``, or ``"learned"`` for a scalar for prefix->patch, patch->prefix and prefix->prefix, which is
             the better one beside prefix tokens in mode ``swinv2``, see above.
 
     Raises:
-        ValueError: an unknown ``mode`` or ``prefix``, ``hidden`` below 1.
+        ValueError: an unknown ``mode`` or ``prefix``, ``hidden`` below 1, a bad ``native``.
     """
 
     def __init__(
@@ -89,6 +94,7 @@ class ContinuousBias(PositionEncoding):
         *,
         mode: str = "swinv2",
         hidden: int = 512,
+        native: tuple[int, ...] | None = None,
         prefix: str = "zero",
     ) -> None:
         super().__init__(num_heads, head_dim, grid)
@@ -96,11 +102,19 @@ class ContinuousBias(PositionEncoding):
         check_choice("prefix", prefix, PREFIX_CHOICES)
         if hidden < 1:
             raise ValueError(f"hidden must be at least 1, got {hidden}")
+        if native is not None and mode != "swinv2":
+            raise ValueError(f"native={native!r} is the size in the coordinates of mode='swinv2', and mode is {mode!r}")
+        self.native = grid.size
+        if mode == "swinv2":
+            remember_native(self, native)
         self.mode = mode
         self.fc1 = nn.Linear(grid.ndim, hidden)
         self.fc2 = nn.Linear(hidden, num_heads, bias=mode == "log")
         self.prefix_bias = prefix_parameter(prefix, num_heads, grid)
         self.reset_parameters()
+
+    def remembered(self) -> dict[str, Any]:
+        return {"native": self.native} if self.mode == "swinv2" else {}
 
     @property
     def constant(self) -> float:
@@ -141,7 +155,7 @@ class ContinuousBias(PositionEncoding):
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
         weight, hidden = at_least_float32(self.fc1.weight), at_least_float32(self.fc1.bias)
         # The first layer is a sum over axes, so its input is never made for tuples of offsets.
-        for axis, size in enumerate(self.grid.size):
+        for axis, size in enumerate(self.native):
             coordinate = coordinates(q, k, axis, self.mode, size, weight.device, weight.dtype)
             hidden = hidden.unsqueeze(-2) + coordinate[:, None] * weight[:, axis]  # (R_1, ..., R_axis, hidden)
         values = project(at_least_float32(self.fc2.weight), hidden.flatten(0, -2).relu_())  # (H, R_1 ... R_n)

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from vit_rpe.encodings._card import Card
 from vit_rpe.encodings._interface import PositionEncoding, at_least_float32
 from vit_rpe.encodings._registry import register
-from vit_rpe.encodings._tables import resample_on_load
+from vit_rpe.encodings._tables import draw_normal, resample_on_load
 from vit_rpe.position.geometry import Device, TokenGrid, axis_offsets
 from vit_rpe.position.geometry_cache import once_per_forward
 from vit_rpe.position.terms import PositionTerms, RelativeVectors
@@ -72,10 +72,7 @@ class Decomposed(PositionEncoding):
 
     def reset_parameters(self) -> None:
         for parameter in self.parameters():
-            if self.init_std == 0:
-                nn.init.zeros_(parameter)
-            else:
-                nn.init.trunc_normal_(parameter, std=self.init_std)
+            draw_normal(parameter, self.init_std)
 
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
         parts = []

@@ -13,6 +13,7 @@ released code; L starts at the largest distance of the native grid and is learne
 from __future__ import annotations
 
 from math import hypot
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +22,7 @@ from vit_rpe.encodings._card import Card
 from vit_rpe.encodings._interface import PositionEncoding
 from vit_rpe.encodings._registry import register
 from vit_rpe.encodings._tables import project
-from vit_rpe.position.geometry import Device, TokenGrid, axis_offsets, expand_axis
+from vit_rpe.position.geometry import Device, TokenGrid, axis_offsets, common_lattice, expand_axis
 from vit_rpe.position.terms import PositionTerms, pad_prefix
 
 HIDDEN = 32
@@ -38,7 +39,7 @@ EPSILON = 1e-6
     ),
 )
 class Fire(PositionEncoding):
-    """Parameters ``fc1`` (1 -> 32), ``fc2`` (32 -> H), ``c`` and ``L``, both ().
+    """Parameters ``fc1`` (1 -> 32), ``fc2`` (32 -> H), ``c`` and ``L``, both (1,).
 
     Args:
         num_heads, head_dim, grid: as for every encoding.
@@ -55,8 +56,9 @@ class Fire(PositionEncoding):
         self.causal = causal
         self.fc1 = nn.Linear(1, HIDDEN)
         self.fc2 = nn.Linear(HIDDEN, num_heads)
-        self.c = nn.Parameter(torch.empty(()))
-        self.L = nn.Parameter(torch.empty(()))
+        self.c = nn.Parameter(torch.empty(1))
+        self.L = nn.Parameter(torch.empty(1))
+        self.register_load_state_dict_pre_hook(_lengthen_scalars)
         self.reset_parameters()
 
     @torch.no_grad()
@@ -96,6 +98,16 @@ class Fire(PositionEncoding):
         if self.causal:
             return positions[:, 0]
         squares = torch.zeros((), dtype=dtype, device=device)
-        for place, size in zip(positions.unbind(1), k.lattice, strict=True):
+        # pooled keys without an extent do not say where their lattice ends
+        lattice = k.lattice if k.stride is None or k.extent is not None else common_lattice(q, k)
+        for place, size in zip(positions.unbind(1), lattice, strict=True):
             squares = squares + torch.maximum(place.abs(), (size - 1 - place).abs()).square()
         return squares.sqrt()
+
+
+def _lengthen_scalars(module: nn.Module, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+    """Files written before ``c`` and ``L`` had a dimension hold them without one."""
+    for name in ("c", "L"):
+        value = state_dict.get(prefix + name)
+        if value is not None and value.ndim == 0:
+            state_dict[prefix + name] = value[None]

@@ -19,7 +19,7 @@ from torch import Tensor
 from vit_rpe.encodings._card import Card
 from vit_rpe.encodings._interface import PositionEncoding
 from vit_rpe.encodings._registry import register
-from vit_rpe.position.geometry import Device, TokenGrid
+from vit_rpe.position.geometry import Device, TokenGrid, common_lattice
 from vit_rpe.position.terms import PositionTerms
 
 
@@ -30,13 +30,18 @@ def axial_angles(
     device: Device = None,
     *,
     reference: tuple[int, ...] | None = None,
+    lattice: tuple[int, ...] | None = None,
 ) -> Tensor:
-    """Angles of all tokens, prefix first, float32 (N, D/2)."""
+    """Angles of all tokens, prefix first, float32 (N, D/2).
+
+    Args:
+        reference: positions on the ``lattice`` (default: the grid's) are stretched to span this size.
+    """
     per_axis = head_dim // (2 * grid.ndim)
     frequencies = base ** (-torch.arange(per_axis, device=device, dtype=torch.float32) / per_axis)
     positions = grid.positions(device).float()
     if reference is not None:
-        places = zip(positions.unbind(1), grid.lattice, reference, strict=True)
+        places = zip(positions.unbind(1), lattice or grid.lattice, reference, strict=True)
         positions = torch.stack([place / size * span for place, size, span in places], dim=1)
     angles = positions[:, :, None] * frequencies  # (P, n, D/2n)
     return torch.nn.functional.pad(angles.flatten(1), (0, 0, grid.num_prefix, 0))
@@ -88,9 +93,10 @@ class Rope(PositionEncoding):
         self.reference = reference
 
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
-        angles_q = axial_angles(q, self.head_dim, self.base, device, reference=self.reference)
+        stretch = {"reference": self.reference, "lattice": common_lattice(q, k)}
+        angles_q = axial_angles(q, self.head_dim, self.base, device, **stretch)
         rotate_q = (angles_q.cos(), angles_q.sin())
         if q == k:
             return PositionTerms(rotate_q=rotate_q, rotate_k=rotate_q)
-        angles_k = axial_angles(k, self.head_dim, self.base, device, reference=self.reference)
+        angles_k = axial_angles(k, self.head_dim, self.base, device, **stretch)
         return PositionTerms(rotate_q=rotate_q, rotate_k=(angles_k.cos(), angles_k.sin()))

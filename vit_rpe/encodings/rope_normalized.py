@@ -1,6 +1,6 @@
 """Rotary position over coordinates that run from -1 to 1 on every grid:  angle = 2 pi x_a / base^(2 n t / D).
 
-    x_a = 2 (i_a + 1/2) / size_a - 1,     size = the lattice of the grid in hand, not the native one
+    x_a = 2 (i_a + 1/2) / size_a - 1,     size = the lattice that holds queries and keys, not the native one
 
 DINOv3, arXiv 2508.10104, section 3.2 (axial rotary embedding with normalised coordinates and coordinate jitter, after
 its released code). No parameters; cos and sin are built once. A larger image spans the same coordinates in finer steps.
@@ -23,7 +23,7 @@ from vit_rpe.checks import check_choice
 from vit_rpe.encodings._card import Card
 from vit_rpe.encodings._interface import PositionEncoding
 from vit_rpe.encodings._registry import register
-from vit_rpe.position.geometry import Device, TokenGrid
+from vit_rpe.position.geometry import Device, TokenGrid, common_lattice
 from vit_rpe.position.terms import PositionTerms
 
 NORMALIZE = ("separate", "min", "max")
@@ -36,10 +36,10 @@ class Change(NamedTuple):
     stretch: Tensor
 
 
-def normalized_coordinates(grid: TokenGrid, normalize: str, device: Device = None) -> Tensor:
-    """Coordinates in [-1, 1] of all grid tokens, float32 (P, n); the longest or shortest axis alone spans them all
-    with ``"max"`` or ``"min"``."""
-    sizes: list[Any] = list(grid.lattice)
+def normalized_coordinates(grid: TokenGrid, lattice: tuple[int, ...], normalize: str, device: Device = None) -> Tensor:
+    """Coordinates in [-1, 1] of all grid tokens on a lattice of the given size, float32 (P, n); the longest or shortest
+    axis alone spans them all with ``"max"`` or ``"min"``."""
+    sizes: list[Any] = list(lattice)
     if normalize != "separate":
         pick: Any = torch.sym_min if normalize == "min" else torch.sym_max  # min and max, for symbols too
         sizes = [reduce(pick, sizes)] * grid.ndim
@@ -126,9 +126,9 @@ class RopeNormalized(PositionEncoding):
             stretch = stretch * factor.exp()
         return Change(shift, stretch)
 
-    def angles(self, grid: TokenGrid, change: Change | None, device: Device = None) -> Tensor:
+    def angles(self, grid: TokenGrid, lattice: tuple[int, ...], change: Change | None, device: Device = None) -> Tensor:
         """Angles of all tokens, prefix first, float32 (N, D/2)."""
-        coordinates = normalized_coordinates(grid, self.normalize, device)
+        coordinates = normalized_coordinates(grid, lattice, self.normalize, device)
         if change is not None:
             coordinates = (coordinates + change.shift) * change.stretch
         share = self.head_dim // (2 * grid.ndim)
@@ -138,9 +138,10 @@ class RopeNormalized(PositionEncoding):
 
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
         change = self.draw_change(device)
-        angles_q = self.angles(q, change, device)
+        lattice = common_lattice(q, k)
+        angles_q = self.angles(q, lattice, change, device)
         rotate_q = (angles_q.cos(), angles_q.sin())
         if q == k:
             return PositionTerms(rotate_q=rotate_q, rotate_k=rotate_q)
-        angles_k = self.angles(k, change, device)
+        angles_k = self.angles(k, lattice, change, device)
         return PositionTerms(rotate_q=rotate_q, rotate_k=(angles_k.cos(), angles_k.sin()))

@@ -21,6 +21,7 @@ from vit_rpe.encodings._registry import register
 from vit_rpe.encodings._tables import (
     PREFIX_CHOICES,
     clipped_index,
+    draw_normal,
     prefix_entries,
     prefix_parameter,
     resample_on_load,
@@ -92,7 +93,7 @@ class Shaw(PositionEncoding):
 
     def reset_parameters(self) -> None:
         for parameter in self.parameters():
-            nn.init.trunc_normal_(parameter, std=self.init_std)
+            draw_normal(parameter, self.init_std)
 
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
         on_query, on_value = [], []

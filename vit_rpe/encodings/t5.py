@@ -10,6 +10,7 @@ scale (T5 itself runs with scale 1). ``bidirectional=False`` puts every future k
 
 from __future__ import annotations
 
+import warnings
 from math import floor, log
 
 import torch
@@ -22,6 +23,8 @@ from vit_rpe.encodings._registry import register
 from vit_rpe.encodings._tables import (
     PREFIX_CHOICES,
     axis_sum,
+    check_axes,
+    draw_normal,
     prefix_entries,
     prefix_parameter,
 )
@@ -81,21 +84,23 @@ class T5Bias(PositionEncoding):
     """Scalars over logarithmic buckets.
 
     Parameters are ``table_0`` ... ``table_{n-1}``, each (H, num_buckets), or ``table`` (H, num_buckets, ...,
-    num_buckets) where joint, and ``prefix_bias`` (H, 3) where learned.
+    num_buckets) for ``axes="joint"``, and ``prefix_bias`` (H, 3) where learned.
 
     Args:
         num_heads, head_dim, grid: as for every encoding.
         num_buckets: per axis; half of them for each direction if bidirectional.
         max_distance: offsets from here on share the last bucket.
         bidirectional: tell future keys from past ones; False puts every future key in bucket 0.
-        joint: one table over tuples of buckets instead of a sum over axes.
+        axes: ``"summed"`` for one table per axis, ``"joint"`` for one over tuples of buckets; in 1-D ``"summed"``.
         share_heads: one table for all heads.
         init_std: standard deviation of the initial values (truncated normal).
         prefix: ``"zero"``, or ``"learned"`` for a scalar for prefix->patch, patch->prefix and prefix->prefix.
 
     Raises:
-        ValueError: too few buckets, ``max_distance`` inside the exact ones, ``joint`` in 1-D, a bad ``prefix``.
+        ValueError: too few buckets, ``max_distance`` inside the exact ones, a bad ``axes`` or ``prefix``.
     """
+
+    deprecated_options = frozenset({"joint"})
 
     def __init__(
         self,
@@ -106,7 +111,8 @@ class T5Bias(PositionEncoding):
         num_buckets: int = 32,
         max_distance: int = 128,
         bidirectional: bool = True,
-        joint: bool = False,
+        axes: str = "summed",
+        joint: bool | None = None,
         share_heads: bool = False,
         init_std: float = 0.02,
         prefix: str = "zero",
@@ -114,16 +120,16 @@ class T5Bias(PositionEncoding):
         super().__init__(num_heads, head_dim, grid)
         check_choice("prefix", prefix, PREFIX_CHOICES)
         _check_buckets(num_buckets, max_distance, bidirectional)
-        if joint and grid.ndim == 1:
-            raise ValueError(f"joint=True needs a grid of several axes, got {grid.size}: in 1-D leave it False")
+        axes = axes if joint is None else _axes_of(joint, axes)
+        check_axes(axes, grid, default="summed")
         self.num_buckets = num_buckets
         self.max_distance = max_distance
         self.bidirectional = bidirectional
         self.buckets = buckets_by_offset(num_buckets, max_distance, bidirectional)
-        self.joint = joint
+        self.axes = axes
         self.init_std = init_std
         rows = 1 if share_heads else num_heads
-        if joint:
+        if axes == "joint":
             self.table = nn.Parameter(torch.empty(rows, *(num_buckets,) * grid.ndim))
         else:
             for axis in range(grid.ndim):
@@ -133,11 +139,11 @@ class T5Bias(PositionEncoding):
 
     def reset_parameters(self) -> None:
         for parameter in self.parameters():
-            nn.init.trunc_normal_(parameter, std=self.init_std)
+            draw_normal(parameter, self.init_std)
 
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
         prefix = prefix_entries(self.prefix_bias, q, k)
-        if self.joint:
+        if self.axes == "joint":
             table = at_least_float32(self.table)
             for axis in range(q.ndim):
                 table = table.index_select(1 + axis, self._buckets(q, k, axis, table.device))
@@ -150,6 +156,15 @@ class T5Bias(PositionEncoding):
 
     def _buckets(self, q: TokenGrid, k: TokenGrid, axis: int, device: torch.device) -> Tensor:
         return buckets_between(q, k, axis, self.buckets, self.max_distance, device)
+
+
+def _axes_of(joint: bool, axes: str) -> str:
+    """What ``axes`` was called before: ``joint``, True or False."""
+    if axes != "summed":
+        raise ValueError(f"joint={joint!r} is the old name of axes: give axes={axes!r} alone")
+    new = "joint" if joint else "summed"
+    warnings.warn(f"joint={joint!r} is now axes={new!r}; the old name goes in the next release", DeprecationWarning, 3)
+    return new
 
 
 def _check_buckets(num_buckets: int, max_distance: int, bidirectional: bool) -> None:

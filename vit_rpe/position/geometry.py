@@ -118,6 +118,16 @@ def check_same_axes(q: TokenGrid, k: TokenGrid) -> None:
         raise ValueError(f"query grid {q.size} and key grid {k.size} differ in their number of axes")
 
 
+def common_lattice(q: TokenGrid, k: TokenGrid) -> tuple[int, ...]:
+    """Size of the smallest lattice that holds both grids' lattices, for encodings that normalise by it.
+
+    A pooled grid or a window without ``extent`` does not say where its lattice ends; the other grid often does.
+    """
+    if q.lattice == k.lattice:
+        return q.lattice
+    return tuple(torch.sym_max(a, b) for a, b in zip(q.lattice, k.lattice, strict=True))  # type: ignore[misc]
+
+
 def axis_offsets(q: TokenGrid, k: TokenGrid, axis: int, device: Device = None) -> Tensor:
     """Offsets along one axis, query minus key, int64 (Sq, Sk)."""
     check_same_axes(q, k)
