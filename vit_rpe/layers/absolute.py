@@ -104,6 +104,10 @@ class LearnedEmbedding(nn.Module):
     def reset_parameters(self) -> None:
         nn.init.trunc_normal_(self.weight, std=self.init_std)
 
+    def no_weight_decay(self) -> set[str]:
+        """Names of parameters that weight decay must leave alone: the vectors."""
+        return {"weight"}
+
     def forward(self, grid: TokenGrid | None = None) -> Tensor:
         """The embedding of the tokens of ``grid`` (default: the native one), resampled where its size differs.
 

@@ -93,12 +93,6 @@ def _groups(session: Session) -> Iterator[list[tuple[Tensor, Tensor]]]:
         yield group
 
 
-def _set_rate(session: Session) -> float:
-    if session.scheduler is not None:
-        session.scheduler.step_update(session.counters.updates)
-    return max(group["lr"] / group.get("lr_scale", 1.0) for group in session.optimizer.param_groups)
-
-
 def _refuse_nan(session: Session, first_bad: Tensor) -> None:
     step = int(session.accelerator.gather(first_bad.reshape(1)).min())
     if step < _NEVER:
@@ -131,7 +125,7 @@ def _train_epoch(session: Session, display: Display, interrupt: Interrupt, resum
     first_bad = torch.full((), _NEVER, dtype=torch.int64, device=accelerator.device)
     started, seen = time.perf_counter(), 0
     for group in groups:
-        rate = _set_rate(session)
+        rate = session.schedule.apply(session.optimizer, session.epochs_done)
         loss = _update(session, group, counters.step * config.accumulate)
         counters.step += 1
         counters.updates += 1
@@ -147,7 +141,7 @@ def _train_epoch(session: Session, display: Display, interrupt: Interrupt, resum
         if due:
             loss_sum, hits, count = session.meters.totals().tolist()
             display.show(
-                done=counters.updates,
+                done=counters.epoch * session.updates_per_epoch + counters.step,
                 total=config.epochs * session.updates_per_epoch,
                 epoch=f"{counters.epoch + 1}/{config.epochs}",
                 loss=loss_sum / count,
@@ -192,7 +186,7 @@ def fit(session: Session, display: Display, resumed: dict | None = None) -> None
     Args:
         session: the run, restored if it is resumed.
         display: what is shown.
-        resumed: the state it was restored from, for the rest of an unfinished epoch.
+        resumed: the state it was restored from, if an unfinished epoch goes on with the very batches it had left.
 
     Raises:
         RuntimeError: the loss is not finite, or a checkpoint cannot be written.
@@ -202,7 +196,7 @@ def fit(session: Session, display: Display, resumed: dict | None = None) -> None
     with display, Interrupt() as interrupt:
         while counters.epoch < config.epochs:
             started = time.perf_counter()
-            rate = _epoch_rate(session)
+            rate = session.schedule.rate(counters.epoch)  # of the epoch's first update
             speed = _train_epoch(session, display, interrupt, resumed)
             result = evaluate_session(session)
             if not math.isfinite(result.loss):
@@ -215,14 +209,6 @@ def fit(session: Session, display: Display, resumed: dict | None = None) -> None
             _report(session, display, row, result)
             if _asked_to_stop(session, interrupt, due=True) and counters.epoch < config.epochs:
                 _raise_interrupted(interrupt)
-
-
-def _epoch_rate(session: Session) -> float:
-    """The rate at the epoch's first update."""
-    if session.scheduler is None:
-        return session.optimizer.param_groups[0]["lr"]
-    session.scheduler.step_update(session.counters.epoch * session.updates_per_epoch)
-    return max(group["lr"] / group.get("lr_scale", 1.0) for group in session.optimizer.param_groups)
 
 
 def _finish_epoch(session: Session, row: dict[str, float], score: float) -> None:

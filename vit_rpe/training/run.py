@@ -15,7 +15,7 @@ from accelerate.utils import broadcast_object_list
 
 from vit_rpe.data import build_data
 from vit_rpe.training.checkpoint.files import write_text
-from vit_rpe.training.checkpoint.resume import changes, check_epochs, find_resumed
+from vit_rpe.training.checkpoint.resume import changes, check_epochs, find_resumed, rate_jump
 from vit_rpe.training.checkpoint.run_folder import write_versions
 from vit_rpe.training.checkpoint.state import restore
 from vit_rpe.training.config.schema import RunConfig
@@ -60,7 +60,8 @@ def train(config: RunConfig) -> RunResult:
     (output,) = broadcast_object_list([config.output])
     config.output, folder = output, Path(output)
     resumed = find_resumed(config, folder)
-    stretched = None if resumed is None else check_epochs(config, resumed)
+    if resumed is not None:
+        check_epochs(config, resumed)
     seed_everything(config.train.seed)
     display = Display(folder / "log.txt", quiet=not accelerator.is_main_process)
     with _warnings_on(display):
@@ -71,12 +72,13 @@ def train(config: RunConfig) -> RunResult:
         model, model_args = build_model(plan, config.model, bundle)
         session = build_session(config, accelerator, bundle, model, model_args, folder)
         _announce(session, plan, display)
+        inside = resumed  # for the rest of an unfinished epoch
         if resumed is not None:
-            restore(session, resumed)
-            _announce_resumed(session, resumed, stretched, display)
+            inside = resumed if restore(session, resumed) else None
+            _announce_resumed(session, resumed, display)
         start_trackers(accelerator, config)
         try:
-            fit(session, display, resumed)
+            fit(session, display, inside)
             result = evaluate_session(session, confusion=bundle.num_classes <= 100)
         except Exception as error:
             display.keep(f"stopped: {type(error).__name__}: {error}")
@@ -152,12 +154,19 @@ def _announce(session: Session, plan: ModelPlan, display: Display) -> None:
             f"warning: train.warmup_epochs {config.train.warmup_epochs:g} is not less than train.epochs "
             f"{config.train.epochs}: the learning rate never reaches train.lr"
         )
+    elif session.schedule.never_changes():
+        display.say(
+            f"warning: within {config.train.epochs} epochs the {config.train.schedule} schedule never changes the rate"
+        )
 
 
-def _announce_resumed(session: Session, state: dict[str, Any], stretched: str | None, display: Display) -> None:
+def _announce_resumed(session: Session, state: dict[str, Any], display: Display) -> None:
     counters = session.counters
-    display.say(f"resumed after epoch {counters.epoch}, update {counters.updates}")
-    for text in [*changes(session.config, state), *([stretched] if stretched else [])]:
+    inside = f", update {counters.step} of {session.updates_per_epoch} of the next" if counters.step else ""
+    display.say(f"resumed after epoch {counters.epoch}{inside}; {counters.updates} updates are done")
+    phrases = changes(session.config, state, processes=session.accelerator.num_processes)
+    jump = rate_jump(session.config, state, epochs_done=session.epochs_done)
+    for text in [*phrases, *([jump] if jump else [])]:
         display.say(f"warning: {text}")
 
 

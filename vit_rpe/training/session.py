@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 from accelerate.utils import DistributedType
-from timm.scheduler.scheduler import Scheduler
 from timm.utils import ModelEmaV3
 from torch import Tensor, nn
 from torchmetrics import SumMetric
@@ -27,7 +26,8 @@ from vit_rpe.data import (
     train_loader,
 )
 from vit_rpe.training.config.schema import RunConfig
-from vit_rpe.training.optim import make_optimizer, make_schedule
+from vit_rpe.training.optim import make_optimizer
+from vit_rpe.training.schedule import Schedule
 from vit_rpe.training.task import Task, task_of
 from vit_rpe.training.teacher import Teacher, build_teacher
 
@@ -90,7 +90,7 @@ class Session:
     model_args: dict[str, Any]
     wrapped: nn.Module
     optimizer: Any
-    scheduler: Scheduler | None
+    schedule: Schedule
     ema: ModelEmaV3 | None
     teacher: Teacher | None
     mixer: BatchMixer | None
@@ -119,6 +119,11 @@ class Session:
     def updates_per_epoch(self) -> int:
         """Optimiser updates of a whole epoch; the last one may gather fewer batches."""
         return -(-len(self.train_batches) // self.config.train.accumulate)
+
+    @property
+    def epochs_done(self) -> float:
+        """How much of the training is done, in epochs: what the schedule and everything shown go by."""
+        return self.counters.epoch + self.counters.step / self.updates_per_epoch
 
 
 def seed_everything(*numbers: int) -> None:
@@ -161,7 +166,7 @@ def build_session(
         model_args=model_args,
         wrapped=wrapped,
         optimizer=prepared,
-        scheduler=None,
+        schedule=Schedule(train),
         ema=ema,
         teacher=build_teacher(train.distill, num_classes=bundle.num_classes, student=bundle.treatment, device=device),
         mixer=batch_mixer(config.data, num_classes=bundle.num_classes, label_smoothing=train.label_smoothing),
@@ -170,5 +175,4 @@ def build_session(
         folder=folder,
     )
     session.meters.to(device)
-    session.scheduler = make_schedule(prepared.optimizer, train, updates_per_epoch=session.updates_per_epoch)
     return session

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from vit_rpe.training.checkpoint.files import newest
 from vit_rpe.training.checkpoint.state import find_state, read_state
-from vit_rpe.training.config.schema import RunConfig
+from vit_rpe.training.config.schema import RunConfig, TrainConfig
+from vit_rpe.training.schedule import Schedule
 
-__all__ = ["changes", "check_epochs", "find_resumed"]
+__all__ = ["changes", "check_epochs", "find_resumed", "rate_jump"]
 
 _FREE = ("output", "resume", "overwrite", "pictures", "trackers", "train.epochs", "train.device", "train.log_every",
          "train.keep", "train.checkpoint_every_steps", "data.num_workers", "data.path")  # fmt: skip
@@ -47,26 +48,50 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def changes(config: RunConfig, state: dict[str, Any]) -> list[str]:
-    """One phrase for every key whose value makes the rest of the run differ from the run that is resumed."""
-    before, now = _flat(state["config"]), _flat(asdict(config))
+def changes(config: RunConfig, state: dict[str, Any], *, processes: int) -> list[str]:
+    """One phrase for everything that makes the rest of the run differ from the run that is resumed."""
+    defaults = _flat({"train": asdict(TrainConfig())})  # for options that the checkpoint's version did not have
+    before, now = {**defaults, **_flat(state["config"])}, _flat(asdict(config))
     keys = [key for key in {**before, **now} if key not in _FREE and before.get(key) != now.get(key)]
-    return [f"{key} was {before.get(key)!r}, is {now.get(key)!r}" for key in keys]
+    phrases = [f"{key} was {before.get(key)!r}, is {now.get(key)!r}" for key in keys]
+    given = len(state["processes"])
+    if given != processes:
+        phrases.append(f"{_count(given)} made the checkpoint, now {_count(processes)} train")
+    samples = [
+        number * flat["data.batch_size"] * flat["train.accumulate"]
+        for number, flat in ((given, before), (processes, now))
+    ]
+    if samples[0] != samples[1]:
+        phrases.append(
+            f"an update was made from {samples[0]} samples and is now from {samples[1]}; the schedule goes by the "
+            "share of the training done and stays where it was"
+        )
+    return phrases
 
 
-def check_epochs(config: RunConfig, state: dict[str, Any]) -> str | None:
-    """A warning if ``epochs`` grew, because the schedule is stretched.
+def _count(processes: int) -> str:
+    return f"{processes} process{'es' if processes != 1 else ''}"
 
-    Raises:
-        ValueError: fewer epochs are asked for than are done.
-    """
-    done, planned = state["counters"]["epoch"], state["config"]["train"]["epochs"]
+
+def check_epochs(config: RunConfig, state: dict[str, Any]) -> None:
+    """Raise ``ValueError`` if fewer epochs are asked for than are done."""
+    done = state["counters"]["epoch"]
     epochs, begun = config.train.epochs, done + bool(state["counters"]["step"])
     if epochs < begun:
         raise ValueError(f"train.epochs is {epochs}, but the checkpoint has {done} epochs behind it already")
-    if epochs != planned and config.train.schedule not in ("constant", "none"):
-        return (
-            f"train.epochs was {planned} and is {epochs}: the {config.train.schedule} schedule is stretched over "
-            "the new length, so the learning rate jumps here and the run differs from one planned this long"
+
+
+def rate_jump(config: RunConfig, state: dict[str, Any], *, epochs_done: float) -> str | None:
+    """A sentence with both rates, if the learning rate goes on at another one than the resumed run would have had."""
+    known = {item.name for item in fields(TrainConfig)} - {"distill"}
+    before = TrainConfig(**{key: value for key, value in state["config"]["train"].items() if key in known})
+    old, new = (Schedule(train).rate(epochs_done) for train in (before, config.train))
+    if abs(old - new) <= 1e-9 * max(old, new):
+        return None
+    why = ""
+    if before.epochs != config.train.epochs:
+        why = (
+            f"train.epochs was {before.epochs} and is {config.train.epochs}: the {config.train.schedule} schedule is "
+            f"{'stretched' if config.train.epochs > before.epochs else 'squeezed'}; "
         )
-    return None
+    return f"{why}the learning rate goes on at {new:.3g}, where the run before would have had {old:.3g}"

@@ -18,6 +18,7 @@ from accelerate.utils import gather_object
 from vit_rpe.training.checkpoint.files import newest
 from vit_rpe.training.checkpoint.run_folder import find_run
 from vit_rpe.training.checkpoint.sharding import load_optimizer, load_weights, optimizer_state, weights
+from vit_rpe.training.optim import parameter_names
 from vit_rpe.training.session import Counters, Session
 
 __all__ = ["STATE_FILE", "capture", "find_state", "read_state", "restore", "restore_inside_epoch"]
@@ -55,6 +56,8 @@ def capture(session: Session) -> dict[str, Any]:
         "scaler": None if scaler is None else scaler.state_dict(),
         "counters": asdict(session.counters),
         "processes": gather_object([own]),
+        "updates_per_epoch": session.updates_per_epoch,
+        "parameter_names": None if session.sharded else parameter_names(session.model, session.optimizer),
         "config": asdict(session.config),
     }
 
@@ -92,8 +95,12 @@ def read_state(file: Path) -> dict[str, Any]:
     return state
 
 
-def restore(session: Session, state: dict[str, Any]) -> None:
+def restore(session: Session, state: dict[str, Any]) -> bool:
     """Continue from a state, up to the random state (see ``restore_inside_epoch``).
+
+    Returns:
+        Whether the rest of an unfinished epoch has the very batches it would have had. If not, as with another batch
+        size or number of processes, as much of the epoch counts as done as was, in whole updates of the new size.
 
     Raises:
         ValueError: the state is of another model, or of a run with or without averaged weights or scaler.
@@ -105,7 +112,7 @@ def restore(session: Session, state: dict[str, Any]) -> None:
             raise ValueError(f"the checkpoint was made {'without' if ours else 'with'} {name}: check {key}")
     try:
         load_weights(session, state["model"])
-        load_optimizer(session, state["optimizer"])
+        load_optimizer(session, state["optimizer"], state.get("parameter_names"))
         if session.ema is not None:
             session.ema.module.load_state_dict(state["ema"])
     except (RuntimeError, ValueError) as error:
@@ -114,12 +121,32 @@ def restore(session: Session, state: dict[str, Any]) -> None:
         scaler.load_state_dict(state["scaler"])
     known = {item.name for item in fields(Counters)}
     session.counters = Counters(**{name: state["counters"][name] for name in known})
-    processes = session.accelerator.num_processes
-    if session.counters.step and len(state["processes"]) != processes:
+    same = _cut_alike(session, state)
+    if session.counters.step and not same:
+        session.counters.step = _same_share(session, state)
+    return same
+
+
+def _cut_alike(session: Session, state: dict[str, Any]) -> bool:
+    """Whether an epoch consists of the same updates as when the state was written."""
+
+    def cut(config: dict[str, Any]) -> list[Any]:
+        return [config["train"]["accumulate"], *(config["data"].get(key) for key in ("batch_size", "drop_last"))]
+
+    alike = len(state["processes"]) == session.accelerator.num_processes
+    alike &= cut(state["config"]) == cut(asdict(session.config))
+    return alike and state.get("updates_per_epoch") in (None, session.updates_per_epoch)
+
+
+def _same_share(session: Session, state: dict[str, Any]) -> int:
+    """Updates of the new size that are no more of an epoch than the updates that were done."""
+    before = state.get("updates_per_epoch")
+    if before is None:
         raise ValueError(
-            f"the checkpoint was made inside an epoch by {len(state['processes'])} process(es), now there are "
-            f"{processes}; use as many, or resume from the end of an epoch"
+            "the checkpoint was made inside an epoch, by a version that did not note how many updates an epoch has: "
+            "use the batch size and the number of processes it was made with, or resume from the end of an epoch"
         )
+    return session.counters.step * session.updates_per_epoch // before
 
 
 def restore_inside_epoch(session: Session, state: dict[str, Any]) -> None:

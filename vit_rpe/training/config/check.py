@@ -29,7 +29,7 @@ def _check_train(train: TrainConfig) -> None:
         _at_least(f"train.{name}", getattr(train, name), 1)
     for name in ("weight_decay", "warmup_epochs", "warmup_lr", "min_lr"):
         _at_least(f"train.{name}", getattr(train, name), 0)
-    for name in ("lr", "clip_grad", "layer_decay"):
+    for name in ("lr", "clip_grad", "layer_decay", "position_lr"):
         _at_least(f"train.{name}", getattr(train, name), 0, strict=True)
     for name in ("label_smoothing", "ema_decay", "layer_decay", "momentum"):
         _within(f"train.{name}", getattr(train, name), 0, 1)

@@ -65,8 +65,10 @@ class TrainConfig:
         seed: Seed of weights, order, augmentation and dropout (the split has its own).
         optimizer: A name from timm's optimiser factory (adamw, lamb, muon, sgd, ...).
         lr: Learning rate at the top of the schedule, for the effective batch as it is.
-        weight_decay: Decay of weight matrices; biases, norms, tokens and position parameters are never decayed.
+        weight_decay: Decay of weight matrices, those of networks inside encodings included; biases, norms, tokens
+            and the tables, vectors and frequencies of positions are never decayed.
         layer_decay: Learning-rate factor from each layer to the one below it; null for equal rates.
+        position_lr: Learning-rate factor of everything that position encodings learn, on top of layer_decay.
         momentum: Momentum of optimisers that have one.
         betas: The two betas of Adam-like optimisers; null keeps the optimiser's own.
         schedule: A name from timm's scheduler factory (cosine, constant, step, ...).
@@ -95,6 +97,7 @@ class TrainConfig:
     lr: float = 1e-3
     weight_decay: float = 0.05
     layer_decay: float | None = None
+    position_lr: float = 1.0
     momentum: float = 0.9
     betas: tuple[float, float] | None = None
     schedule: str = "cosine"
