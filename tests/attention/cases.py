@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from tests.encodings.build import SCALE, build, grid_pairs, inputs, names_and_axes, native_grid, refuses, variants
-from vit_rpe.attention import KERNELS, Options, attend
+from vit_rpe.attention import KERNELS, attend
 from vit_rpe.position.terms import PositionTerms
 
 FAST = [name for name in KERNELS if name != "eager"]
@@ -27,12 +27,8 @@ def encoding_cases() -> list[Any]:
     return found
 
 
-def terms_options(terms: PositionTerms, visible: Tensor | None = None) -> Options:
-    return Options(SCALE * terms.scale, visible, 0.0, None)
-
-
 def expressible(impl: str, terms: PositionTerms) -> bool:
-    return KERNELS[impl].refuses(terms, terms_options(terms)) is None
+    return KERNELS[impl].refuses(terms) is None
 
 
 def gradients(out: Tensor, wanted: list[Tensor]) -> list[Tensor | None]:

@@ -47,7 +47,7 @@ def test_the_map_is_what_the_layer_used(name: str) -> None:
     assert seen.grids(0) == (grid, grid)
     for layer, path in enumerate(seen.names):
         with torch.no_grad():
-            rebuilt = seen.pieces(layer).output(seen.attention(layer))
+            rebuilt = seen.call(layer).output(seen.attention(layer))
         torch.testing.assert_close(rebuilt, seen.outputs[path], rtol=1e-5, atol=1e-5)
     for maps in (seen.attention, seen.content, seen.position):
         torch.testing.assert_close(maps(1).sum(-1), torch.ones(2, 3, grid.num_tokens))

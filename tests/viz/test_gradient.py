@@ -16,12 +16,12 @@ def slope_by_differences(
     """How the class score changes with one weight: the layer's output is replaced by that of nudged weights."""
     with torch.no_grad(), record(model) as seen:
         model(x)
-    pieces, weights, step = seen.pieces(layer), seen.attention(layer), 1e-3
+    call, weights, step = seen.call(layer), seen.attention(layer), 1e-3
     scores = []
     for sign in (1, -1):
         nudged = weights.clone()
         nudged[at] += sign * step
-        handle = model.blocks[layer].attn.register_forward_hook(lambda m, a, out, w=nudged: pieces.output(w))
+        handle = model.blocks[layer].attn.register_forward_hook(lambda m, a, out, w=nudged: call.output(w))
         with torch.no_grad():
             scores.append(float(model(x)[at[0], target]))
         handle.remove()

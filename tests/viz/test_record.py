@@ -23,7 +23,7 @@ def outputs_rebuilt(seen: Recording) -> None:
     """Every layer's output follows from its map."""
     for layer, name in enumerate(seen.names):
         with torch.no_grad():
-            rebuilt = seen.pieces(layer).output(seen.attention(layer))
+            rebuilt = seen.call(layer).output(seen.attention(layer))
         torch.testing.assert_close(rebuilt, seen.outputs[name], rtol=1e-5, atol=1e-5)
 
 
@@ -97,8 +97,8 @@ def test_content_and_position_come_apart() -> None:
     table = dense_bias(model.blocks[2].attn.rpe(model.grid, model.grid)).detach()
     torch.testing.assert_close(seen.bias(2), table)
     torch.testing.assert_close(seen.position(2), table.softmax(-1).expand(2, -1, -1, -1))
-    pieces = seen.pieces(2)
-    expected = (pieces.q @ pieces.k.mT * pieces.scale).softmax(-1)
+    call = seen.call(2)
+    expected = (call.q @ call.k.mT * call.scale).softmax(-1)
     torch.testing.assert_close(seen.content(2), expected)
 
 

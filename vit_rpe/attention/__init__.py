@@ -1,6 +1,17 @@
 """Attention with position terms: the definition (``attention_weights``), and ``attend`` with its kernels."""
 
-from vit_rpe.attention.dispatch import KERNELS, Kernel, attend, attend_by_window, choose
+from vit_rpe.attention.call import AttentionCall
+from vit_rpe.attention.dispatch import (
+    KERNELS,
+    Kernel,
+    attend,
+    attend_by_window,
+    check_kernel,
+    choose,
+    kernels_for,
+    materialize_bias,
+)
+from vit_rpe.attention.lazy_terms import LazyTerms
 from vit_rpe.attention.reference import (
     Options,
     attention_weights,
@@ -13,13 +24,18 @@ from vit_rpe.attention.rotation import rotate
 
 __all__ = [
     "KERNELS",
+    "AttentionCall",
     "Kernel",
+    "LazyTerms",
     "Options",
     "attend",
     "attend_by_window",
     "attention_weights",
+    "check_kernel",
     "choose",
+    "kernels_for",
     "key_logits",
+    "materialize_bias",
     "position_logits",
     "query_logits",
     "rotate",

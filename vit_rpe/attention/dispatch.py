@@ -1,40 +1,59 @@
 """The table of kernels, and the choice between them.
 
 ``"auto"`` is decided by what the terms are made of, never by a size that may be symbolic; docs/performance.md has the
-measurements behind each rule.
+measurements behind each rule. Layers and models know no kernel: what they want to know of one they ask here.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from math import prod
 from typing import NamedTuple
 
 from torch import Tensor
 
-from vit_rpe.attention.kernels.explicit_weights import weighted, weighted_refuses
+from vit_rpe.attention.kernels.explicit_weights import explicit_weights
 from vit_rpe.attention.kernels.fold import fold, fold_refuses
 from vit_rpe.attention.kernels.sdpa import sdpa, sdpa_refuses
-from vit_rpe.attention.kernels.windows import each_window, in_windows, pays, plan_built_windows, windows_refuse
-from vit_rpe.attention.reference import Options, all_visible, callers_mask, eager
+from vit_rpe.attention.kernels.windows import LARGE, build_in_windows, in_windows, pays, pays_to_build, windows_refuse
+from vit_rpe.attention.lazy_terms import LazyTerms, Position, terms_of
+from vit_rpe.attention.reference import Options, all_visible, eager
 from vit_rpe.checks import unknown_name
 from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.position.geometry_cache import is_transformed
-from vit_rpe.position.slicing import window_grid
-from vit_rpe.position.terms import PositionTerms
+from vit_rpe.position.terms import PositionTerms, dense_bias
 
 
 class Kernel(NamedTuple):
-    """One way to compute attention. ``refuses`` gives the reason why it cannot, or None."""
+    """One way to compute attention.
+
+    Attributes:
+        run: attention of q, k, v with terms.
+        refuses: the reason why it cannot compute such terms, or None.
+        clips: computes ``logit_clip``.
+    """
 
     run: Callable[[Tensor, Tensor, Tensor, PositionTerms, Options], Tensor]
-    refuses: Callable[[PositionTerms, Options], str | None]
+    refuses: Callable[[PositionTerms], str | None] = lambda terms: None
+    clips: bool = False
+
+
+KERNELS: dict[str, Kernel] = {
+    "eager": Kernel(eager, clips=True),
+    "sdpa": Kernel(sdpa, sdpa_refuses),
+    "fold": Kernel(fold, fold_refuses),
+    "windows": Kernel(in_windows, windows_refuse),
+    "explicit_weights": Kernel(explicit_weights),
+}
+OLD_NAMES = {"weighted": "explicit_weights"}
 
 
 def attend(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    terms: PositionTerms,
+    terms: Position,
     *,
     scale: float,
     visible: Tensor | None = None,
@@ -46,7 +65,7 @@ def attend(
 
     Args:
         q: (B, H, Nq, D), k: (B, H, Nk, D), v: (B, H, Nk, Dv).
-        terms: what position adds, for the grids q and k lie on.
+        terms: what position adds, for the grids q and k lie on; :class:`LazyTerms` where it is not built yet.
         scale: softmax scale, usually D ** -0.5.
         visible: bool mask (B, Nq, Nk) or (B, H, Nq, Nk), 1 for an explicit broadcast; intersected with the terms'.
         dropout_p: probability of dropping a weight; the caller passes 0 in evaluation.
@@ -59,15 +78,91 @@ def attend(
     Raises:
         ValueError: an unknown kernel, one that cannot express these terms, or a mask of another shape.
     """
+    if impl != "auto":
+        impl = kernel_name(impl)
+    if isinstance(terms, LazyTerms):
+        if logit_clip is None and (impl == "windows" or (impl == "auto" and pays_to_build(q, k))):
+            return build_in_windows(q, k, v, terms, attend, scale=scale, visible=visible, dropout_p=dropout_p)
+        terms = terms.whole()
     options = Options(scale * terms.scale, all_visible(q, k, terms, visible), dropout_p, logit_clip)
-    name = choose(q, k, terms, options) if impl == "auto" else impl
-    if name not in KERNELS:
+    if impl == "auto":
+        impl = choose(q, k, terms, options)
+    else:
+        check_kernel(impl, terms, logit_clip=logit_clip)
+    # torch.func and forward mode are for the definition: fused kernels and hand-written gradients know neither
+    return KERNELS["eager" if is_transformed() else impl].run(q, k, v, terms, options)
+
+
+def choose(q: Tensor, k: Tensor, terms: PositionTerms, options: Options) -> str:
+    """The kernel ``"auto"`` stands for: the fused one wherever it can express the terms, in windows on large grids."""
+    if options.logit_clip is not None:
+        return "eager"
+    if sdpa_refuses(terms) is not None:
+        return "explicit_weights" if fold_refuses(terms) else "fold"
+    return "windows" if pays(q, k, terms) else "sdpa"
+
+
+def kernel_name(impl: str) -> str:
+    """The name of a kernel as it is today; ``"auto"`` stays.
+
+    Raises:
+        ValueError: an unknown name.
+    """
+    if impl in OLD_NAMES:
+        new = OLD_NAMES[impl]
+        message = f"attn_impl={impl!r} is now {new!r}; the old name goes in the next release"
+        warnings.warn(message, DeprecationWarning, stacklevel=3)
+        return new
+    if impl != "auto" and impl not in KERNELS:
         raise unknown_name("attn_impl", impl, ["auto", *KERNELS])
-    reason = KERNELS[name].refuses(terms, options)
+    return impl
+
+
+def check_kernel(impl: str, terms: Position | None = None, *, logit_clip: float | None = None) -> str:
+    """Refuse a kernel that cannot compute such attention, where a layer or model is built.
+
+    Args:
+        impl: ``"auto"``, or a kernel by name.
+        terms: what position adds, on whatever grid; None where it is not known yet, and only the rest is judged.
+        logit_clip: as for :func:`attend`.
+
+    Returns:
+        The name of the kernel as it is today.
+
+    Raises:
+        ValueError: an unknown kernel, or the reason why it cannot.
+    """
+    impl = kernel_name(impl)
+    if impl == "auto":
+        return impl
+    reason = None
+    if logit_clip is not None and not KERNELS[impl].clips:
+        reason = "logit_clip needs the logits; use 'eager'"
+    elif terms is not None and not (impl == "windows" and isinstance(terms, LazyTerms)):
+        reason = KERNELS[impl].refuses(terms_of(terms))
     if reason is not None:
         raise ValueError(f"attn_impl={impl!r} cannot compute this attention: {reason}")
-    # torch.func and forward mode are for the definition: fused kernels and hand-written gradients know neither
-    return KERNELS["eager" if is_transformed() else name].run(q, k, v, terms, options)
+    return impl
+
+
+def kernels_for(terms: PositionTerms) -> list[str]:
+    """The kernels that can compute attention with such terms."""
+    return [name for name, kernel in KERNELS.items() if kernel.refuses(terms) is None]
+
+
+def materialize_bias(terms: PositionTerms) -> PositionTerms:
+    """Spread tables over offsets into one ``bias`` now, for terms that several layers are going to use.
+
+    Not where the bias is so large that attention builds it window by window, nor where sizes are symbols.
+    """
+    if not terms.offset_bias:
+        return terms
+    assert terms.grids is not None
+    heads = max(table.shape[0] for table in terms.offset_bias)
+    sizes = (heads, *(grid.num_tokens for grid in terms.grids))
+    if not all(type(size) is int for size in sizes) or prod(sizes) > LARGE // 4:
+        return terms
+    return terms._replace(bias=dense_bias(terms._replace(axis_bias=())), offset_bias=(), prefix_bias=None)
 
 
 def attend_by_window(
@@ -81,41 +176,8 @@ def attend_by_window(
     visible: Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> Tensor:
-    """:func:`attend` where the terms are asked for one window of queries at a time and never exist as a whole.
-
-    Args:
-        q, k, v, scale, visible, dropout_p: as for :func:`attend`.
-        build: the terms for queries on a part of ``grid``.
-        grid: where the queries lie.
-
-    Returns:
-        (B, H, Nq, Dv).
-    """
-    if visible is not None:
-        visible = callers_mask(q, k, visible)
-
-    def run(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, visible: Tensor | None) -> Tensor:
-        return attend(q, k, v, terms, scale=scale, visible=visible, dropout_p=dropout_p)
-
-    def terms_of(first: int, last: int) -> PositionTerms:
-        return build(window_grid(grid, first, last))
-
-    return each_window(q, k, v, run, terms_of, grid, plan_built_windows(q, k, grid), visible)
-
-
-KERNELS: dict[str, Kernel] = {
-    "eager": Kernel(eager, lambda terms, options: None),
-    "sdpa": Kernel(sdpa, sdpa_refuses),
-    "fold": Kernel(fold, fold_refuses),
-    "windows": Kernel(in_windows, windows_refuse),
-    "weighted": Kernel(weighted, weighted_refuses),
-}
-
-
-def choose(q: Tensor, k: Tensor, terms: PositionTerms, options: Options) -> str:
-    """The kernel ``"auto"`` stands for: the fused one wherever it can express the terms, in windows on large grids."""
-    if sdpa_refuses(terms, options) is not None:
-        if fold_refuses(terms, options) is None:
-            return "fold"
-        return "eager" if weighted_refuses(terms, options) else "weighted"
-    return "windows" if pays(q, k, terms) else "sdpa"
+    """Deprecated: :func:`attend` with :class:`LazyTerms` and ``impl="windows"``."""
+    message = "attend_by_window is now attend(q, k, v, LazyTerms(q_grid, k_grid, build), impl='windows')"
+    warnings.warn(message, DeprecationWarning, stacklevel=2)
+    lazy = LazyTerms(grid, grid, lambda part, keys: build(part))
+    return attend(q, k, v, lazy, scale=scale, visible=visible, dropout_p=dropout_p, impl="windows")

@@ -82,10 +82,10 @@ def _draw(folder: Path) -> None:
     import torch
 
     from vit_rpe import TokenGrid, create_encoding
+    from vit_rpe.attention import AttentionCall
     from vit_rpe.models.catalogue import catalogue
     from vit_rpe.viz import by_offset, offset_range
     from vit_rpe.viz.plots.bias import plot_signed
-    from vit_rpe.viz.recording.pieces import Pieces
 
     folder.mkdir(parents=True, exist_ok=True)
     grid, heads, width = TokenGrid((9, 13)), 4, 32
@@ -98,8 +98,8 @@ def _draw(folder: Path) -> None:
         content = torch.randn(2, 1, heads, 1, width).expand(-1, -1, -1, grid.num_tokens, -1)
         with torch.no_grad():
             terms = encoding(grid, grid)
-        pieces = Pieces(content[0], content[1], content[1], terms, None, width**-0.5, None, lambda out: out)
-        values = by_offset(pieces.position()[0], grid, grid)
+        call = AttentionCall(content[0], content[1], content[1], terms, None, width**-0.5, lambda out: out)
+        values = by_offset(call.position_logits()[0], grid, grid)
         hidden = ~values.isfinite()
         mean = values.masked_fill(hidden, float("nan")).nanmean(dim=(1, 2), keepdim=True)  # a softmax ignores it
         low, sizes = offset_range(grid, grid)

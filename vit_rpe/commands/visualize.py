@@ -125,7 +125,7 @@ def _draw_encoding(seen: Recording, layers: list[int] | None, heads: list[int] |
         yield "bias", viz.plot_bias(seen, layers=layers, heads=heads)
     else:
         print("no bias picture: these layers add nothing for position to their logits")
-    if all(seen.pieces(layer).terms.rotate_q is not None for layer in chosen):
+    if all(seen.call(layer).terms.rotate_q is not None for layer in chosen):
         yield "frequencies", viz.plot_frequencies(seen, layers=layers)
 
 

@@ -16,21 +16,29 @@ from einops import rearrange
 from timm.layers import LayerNorm
 from torch import Tensor, nn
 
-from vit_rpe.attention import attend, attend_by_window, attention_weights
-from vit_rpe.attention.kernels.windows import pays_to_build
+from vit_rpe.attention import AttentionCall
+from vit_rpe.attention.lazy_terms import Position, combine_later
 from vit_rpe.checks import check_count, check_rates, check_type
 from vit_rpe.encodings import Spec, create_encoding, parse_specs
+from vit_rpe.layers._interface import AttentionLayer
 from vit_rpe.layers.kv_cache import LayerCache
-from vit_rpe.layers.options import GridLike, Window, as_grid, as_window, check_kernel, check_length
+from vit_rpe.layers.options import (
+    GridLike,
+    Window,
+    as_grid,
+    as_window,
+    check_attention,
+    check_length,
+    describe_position,
+)
 from vit_rpe.position.geometry import Device, TokenGrid, check_same_axes
 from vit_rpe.position.masks import as_batch_head, geometry_mask, intersect, padding
-from vit_rpe.position.slicing import rows_within
 from vit_rpe.position.terms import NOTHING, PositionTerms, combine
 
 NormLayer = Callable[..., nn.Module]
 
 
-class RelativeMultiheadAttention(nn.Module):
+class RelativeMultiheadAttention(AttentionLayer):
     """Multi-head self- or cross-attention with relative position, over sequences, images or video.
 
     Args:
@@ -98,7 +106,6 @@ class RelativeMultiheadAttention(nn.Module):
         self.causal = causal
         self.window = as_window(window, native)
         self.logit_clip = logit_clip
-        self.attn_impl = attn_impl
         self.qkv = nn.Linear(dim, 3 * dim, bias=qkv_bias, **factory)
         self.q_norm = norm_layer(self.head_dim, **factory) if qk_norm else nn.Identity()
         self.k_norm = norm_layer(self.head_dim, **factory) if qk_norm else nn.Identity()
@@ -112,7 +119,8 @@ class RelativeMultiheadAttention(nn.Module):
             else None
         )
         # inside a model the terms of other encodings may come to its own: there the model asks for all of them
-        check_kernel(attn_impl, self.rpe if depth is None else None, native, logit_clip=logit_clip, device=device)
+        judged = self.rpe if depth is None else None
+        self.attn_impl = check_attention(attn_impl, judged, native, logit_clip=logit_clip, device=device)
 
     def forward(
         self,
@@ -149,6 +157,36 @@ class RelativeMultiheadAttention(nn.Module):
             ValueError: a sequence that does not fit its grid, grids of different axes, a context of another batch size,
                 a mask of another shape.
         """
+        call = self.attention_call(
+            x,
+            grid,
+            context=context,
+            context_grid=context_grid,
+            shared=shared,
+            keep=keep,
+            visible=visible,
+            key_visible=key_visible,
+            cache=cache,
+        )
+        if need_weights:
+            call = call._replace(position=call.terms)  # used twice
+        out = call.finish(call.attend(self.attn_impl))
+        return (out, call.weights()) if need_weights else out
+
+    def attention_call(
+        self,
+        x: Tensor,
+        grid: GridLike = None,
+        *,
+        context: Tensor | None = None,
+        context_grid: GridLike = None,
+        shared: PositionTerms | None = None,
+        keep: Tensor | None = None,
+        visible: Tensor | None = None,
+        key_visible: Tensor | None = None,
+        cache: LayerCache | None = None,
+    ) -> AttentionCall:
+        """What :meth:`forward` is going to apply; arguments and errors as there. A ``cache`` is extended."""
         source = x if context is None else context
         if context is not None and keep is not None:
             raise ValueError("keep says which tokens of x there are, for self-attention: leave context out")
@@ -156,76 +194,38 @@ class RelativeMultiheadAttention(nn.Module):
             raise ValueError(f"x and context must have the same batch, got {x.shape[0]} and {source.shape[0]} samples")
         if cache is not None and (context is not None or context_grid is None or keep is not None):
             raise ValueError("cache is for self-attention with context_grid, and without keep")
+        q_grid, k_grid = self._grids(grid, context_grid)
         cached = 0 if cache is None else cache.length
-        by_window = keep is None and cache is None and not need_weights and self._asks_by_window(x, source)
-        terms = (
-            None
-            if by_window
-            else self.position_terms(x, source, grid, context_grid, shared=shared, keep=keep, cached=cached)
-        )
+        if q_grid is not None and k_grid is not None and keep is None:
+            check_length("x", x.shape[1], q_grid)
+            if k_grid is not q_grid or source is not x or cached > 0:
+                check_length("context" if source is not x else "x", cached + source.shape[1], k_grid)
+        masks = self._masks(q_grid, k_grid, shared, keep, x.device)
+        position = self._position(q_grid, k_grid, shared, keep, x.device)
         q, k, v = self.project(x, context)
         if cache is not None:
             k, v = cache.extend(k, v)
-        seen = None if visible is None and key_visible is None else self._visible(visible, key_visible, q, k)
-        dropout_p = self.attn_drop.p if self.training else 0.0
-        if terms is None:
-            build, q_grid = self._window_terms(x, source, grid, context_grid, shared)
-            out = attend_by_window(q, k, v, build, q_grid, scale=self.scale, visible=seen, dropout_p=dropout_p)
-        else:
-            out = attend(
-                q,
-                k,
-                v,
-                terms,
-                scale=self.scale,
-                visible=seen,
-                dropout_p=dropout_p,
-                logit_clip=self.logit_clip,
-                impl=self.attn_impl,
-            )
-        out = self.proj_drop(self.proj(self.norm(out.transpose(1, 2).flatten(2))))
-        if terms is None or not need_weights:
-            return out
-        weights = attention_weights(q, k, terms, scale=self.scale, visible=seen, logit_clip=self.logit_clip)
-        return out, weights
+        if visible is not None or key_visible is not None:
+            masks = intersect(self._visible(visible, key_visible, q, k), masks)
+        return AttentionCall(
+            q,
+            k,
+            v,
+            position,
+            None if masks is None else masks[(None,) * (4 - masks.ndim)],
+            self.scale,
+            self._finish,
+            self.logit_clip,
+            self.attn_drop.p if self.training else 0.0,
+            q_grid if keep is None else None,
+            k_grid if keep is None else None,
+        )
 
     def set_grid(self, grid: TokenGrid) -> None:
         """Make another grid the native one; the encoding's tables are resampled."""
         self.grid = grid
         if self.rpe is not None:
             self.rpe = self.rpe.resized(grid)
-
-    def position_terms(
-        self,
-        x: Tensor,
-        source: Tensor,
-        grid: GridLike,
-        context_grid: GridLike,
-        *,
-        shared: PositionTerms | None = None,
-        keep: Tensor | None = None,
-        cached: int = 0,
-    ) -> PositionTerms:
-        """All terms of one call: this layer's encoding and masks, combined with the ``shared`` ones.
-
-        Args:
-            cached: earlier tokens on the key grid, before those of ``source``.
-        """
-        q, k = self._grids(grid, context_grid)
-        if q is None or k is None:
-            if self.causal or self.window is not None:
-                raise ValueError("causal and window need to know where the tokens lie: pass grid")
-            return NOTHING if shared is None else shared
-        if keep is None:
-            check_length("x", x.shape[1], q)
-            if k is not q or source is not x or cached > 0:
-                check_length("context" if source is not x else "x", cached + source.shape[1], k)
-        if shared is not None and self.rpe is None and not self.causal and self.window is None:
-            return shared
-        own = self._own_terms(q, k, x.device)
-        if keep is not None:
-            own = own.take(keep)
-        return own if shared is None else combine(shared, own)
 
     def _grids(self, grid: GridLike, context_grid: GridLike) -> tuple[TokenGrid | None, TokenGrid | None]:
         """Where queries and keys lie."""
@@ -240,44 +240,47 @@ class RelativeMultiheadAttention(nn.Module):
             check_same_axes(q, k)
         return q, k
 
-    def _own_terms(self, q: TokenGrid, k: TokenGrid, device: Device) -> PositionTerms:
-        """This layer's encoding and masks."""
-        own = NOTHING if self.rpe is None else self.rpe(q, k, device)
-        if not self.causal and self.window is None:
-            return own
-        mask = geometry_mask(q, k, is_causal=self.causal, window=self.window, device=device)
-        return combine(own, PositionTerms(visible=mask))
-
-    def _asks_by_window(self, x: Tensor, source: Tensor) -> bool:
-        """Whether the encoding is asked for the terms of one window of queries at a time: all at once are too many."""
-        if self.attn_impl not in ("auto", "windows") or self.logit_clip is not None:
-            return False
-        if self.rpe is None or not self.rpe.card.per_pair:
-            return False
-        if self.attn_impl == "windows":
-            return True
-        return pays_to_build(self.num_heads, x.shape[1], source.shape[1], x.element_size())
-
-    def _window_terms(
+    def _masks(
         self,
-        x: Tensor,
-        source: Tensor,
-        grid: GridLike,
-        context_grid: GridLike,
+        q: TokenGrid | None,
+        k: TokenGrid | None,
         shared: PositionTerms | None,
-    ) -> tuple[Callable[[TokenGrid], PositionTerms], TokenGrid]:
-        """The terms of a window of queries as a function of its grid, and the grid of all queries."""
-        q, k = self._grids(grid, context_grid)
-        assert q is not None  # there is an encoding
-        assert k is not None
-        check_length("x", x.shape[1], q)
-        check_length("context" if source is not x else "x", source.shape[1], k)
+        keep: Tensor | None,
+        device: Device,
+    ) -> Tensor | None:
+        """What hides keys whatever the encoding: causal order and window, and the masks among the shared terms."""
+        given = None if shared is None else shared.visible
+        if not self.causal and self.window is None:
+            return given
+        if q is None or k is None:
+            raise ValueError("causal and window need to know where the tokens lie: pass grid")
+        own = geometry_mask(q, k, is_causal=self.causal, window=self.window, device=device)
+        if keep is not None:
+            own = PositionTerms(visible=own).take(keep).visible
+        return intersect(own, given)
 
-        def build(window: TokenGrid) -> PositionTerms:
-            own = self._own_terms(window, k, x.device)
-            return own if shared is None else combine(rows_within(shared, (q, k), window), own)
+    def _position(
+        self,
+        q: TokenGrid | None,
+        k: TokenGrid | None,
+        shared: PositionTerms | None,
+        keep: Tensor | None,
+        device: Device,
+    ) -> Position:
+        """This layer's encoding together with the shared terms, all without masks."""
+        if shared is not None and shared.visible is not None:
+            shared = shared._replace(visible=None)
+        if self.rpe is None or q is None or k is None:
+            return NOTHING if shared is None else shared
+        if keep is not None:
+            own = self.rpe(q, k, device).take(keep)
+            return own if shared is None else combine(shared, own)
+        own = describe_position(self.rpe, q, k, device)
+        return own if shared is None else combine_later(shared, own)
 
-        return build, q
+    def _finish(self, attended: Tensor) -> Tensor:
+        """Attended values (B, H, N, D) to the output (B, N, C)."""
+        return self.proj_drop(self.proj(self.norm(attended.transpose(1, 2).flatten(2))))
 
     def project(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """q (B, H, Nq, D) and k, v (B, H, Nk, D), q and k normalised."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from vit_rpe.attention import KERNELS, Options
-from vit_rpe.checks import unknown_name
+from vit_rpe.attention import LazyTerms, check_kernel
+from vit_rpe.attention.lazy_terms import Position
 from vit_rpe.encodings import PositionEncoding
 from vit_rpe.position.geometry import Device, TokenGrid
 from vit_rpe.position.masks import check_radius
-from vit_rpe.position.terms import AxisBias, PositionTerms
+from vit_rpe.position.terms import PositionTerms
 
 GridLike = TokenGrid | tuple[int, ...] | list[int] | int | None
 Window = int | tuple[int, ...] | None
@@ -48,27 +48,31 @@ def check_length(name: str, length: int, grid: TokenGrid) -> None:
 
 
 @torch.no_grad()
-def check_kernel(
+def check_attention(
     impl: str,
     position: PositionEncoding | None,
     grid: TokenGrid | None,
     *,
     logit_clip: float | None,
     device: Device = None,
-) -> None:
-    """Raise ValueError unless the kernel can compute what the encoding asks for, tried on a tiny grid.
+) -> str:
+    """Raise ValueError unless a kernel can compute what the encoding asks for, tried on a tiny grid.
 
-    Without an encoding the terms may still come from a caller, and only ``logit_clip`` is judged.
+    Without an encoding the terms may still come from a caller, and only the name and ``logit_clip`` are judged.
+
+    Returns:
+        The name of the kernel as it is today.
     """
-    if impl not in ("auto", *KERNELS):
-        raise unknown_name("attn_impl", impl, ["auto", *KERNELS])
-    if impl == "auto" or (impl == "windows" and position is not None and position.card.per_pair):
-        return
+    if position is None or impl == "auto":
+        return check_kernel(impl, logit_clip=logit_clip)
     tiny = TokenGrid((2,) * (1 if grid is None else grid.ndim), num_prefix=0 if grid is None else grid.num_prefix)
-    if position is None:
-        terms = PositionTerms(axis_bias=(AxisBias(torch.zeros(1, 2, 2), 0),), grids=(tiny, tiny))
-    else:
-        terms = position(tiny, tiny, device)
-    reason = KERNELS[impl].refuses(terms, Options(1.0, None, 0.0, logit_clip))
-    if reason is not None:
-        raise ValueError(f"attn_impl={impl!r} cannot compute this attention: {reason}")
+    return check_kernel(impl, describe_position(position, tiny, tiny, device), logit_clip=logit_clip)
+
+
+def describe_position(position: PositionEncoding, q: TokenGrid, k: TokenGrid, device: Device) -> Position:
+    """The terms of an encoding; not built yet where they have an entry for every pair of tokens."""
+
+    def build(q: TokenGrid, k: TokenGrid) -> PositionTerms:
+        return position(q, k, device)
+
+    return LazyTerms(q, k, build) if position.card.per_pair else build(q, k)

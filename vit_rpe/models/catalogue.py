@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from vit_rpe.attention import KERNELS, Options
+from vit_rpe.attention import kernels_for
 from vit_rpe.encodings import create_encoding, encoding_class, list_encodings
 from vit_rpe.position.geometry import TokenGrid
 
@@ -57,6 +57,4 @@ def _row(name: str) -> Row:
 def _kernels(name: str) -> list[str]:
     """The kernels that can express the terms of an encoding, asked of the kernels themselves."""
     grid = TokenGrid((2, 3))
-    terms = create_encoding(name, 6, 64, grid)(grid, grid)
-    options = Options(scale=0.125 * terms.scale, visible=None, dropout_p=0.0, logit_clip=None)
-    return [kernel for kernel, rules in KERNELS.items() if rules.refuses(terms, options) is None]
+    return kernels_for(create_encoding(name, 6, 64, grid)(grid, grid))

@@ -8,7 +8,6 @@ R number of relations, s the softmax scale.
 
 from __future__ import annotations
 
-from math import prod
 from typing import NamedTuple
 
 import torch
@@ -162,22 +161,6 @@ def with_prefix(values: Tensor, q: TokenGrid, k: TokenGrid, prefix_bias: Tensor)
     corner = between.expand(*lead, q.num_prefix, k.num_prefix)
     top = torch.cat([corner, to_patch.expand(*lead, q.num_prefix, k.num_patches)], dim=-1)
     return torch.cat([top, torch.cat([left, values], dim=-1)], dim=-2)
-
-
-def settled(terms: PositionTerms, largest: int) -> PositionTerms:
-    """Spread the tables over offsets into one ``bias`` now, for terms that several layers use.
-
-    Args:
-        largest: leave them as they are where the bias would have more entries, or sizes are symbols.
-    """
-    if not terms.offset_bias:
-        return terms
-    q, k = _grids(terms)
-    heads = max(table.shape[0] for table in terms.offset_bias)
-    sizes = (heads, q.num_tokens, k.num_tokens)
-    if not all(type(size) is int for size in sizes) or prod(sizes) > largest:
-        return terms
-    return terms._replace(bias=dense_bias(terms._replace(axis_bias=())), offset_bias=(), prefix_bias=None)
 
 
 def dense_index(terms: PositionTerms, part: RelativeVectors) -> Tensor:

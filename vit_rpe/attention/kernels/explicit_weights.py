@@ -24,8 +24,8 @@ from vit_rpe.position.terms import PositionTerms, RelativeVectors
 from vit_rpe.precision import full_precision
 
 
-def weighted(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: Options) -> Tensor:
-    """The kernel ``"weighted"``, in float32 or better."""
+def explicit_weights(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: Options) -> Tensor:
+    """The kernel ``"explicit_weights"``, in float32 or better."""
     dtype, width = torch.promote_types(q.dtype, torch.float32), v.dtype
     with full_precision(q.device):
         q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
@@ -40,11 +40,6 @@ def weighted(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: Opt
             weights = (logits if mask is None else logits + mask).softmax(-1)
             out = _output(weights, v, terms, blind, options.dropout_p)
     return out.to(width)
-
-
-def weighted_refuses(terms: PositionTerms, options: Options) -> str | None:
-    """Why the terms cannot be computed so, or None."""
-    return None if options.logit_clip is None else "logit_clip is for the definition; use 'eager'"
 
 
 def masked(mask: Tensor | None, visible: Tensor | None) -> tuple[Tensor | None, Tensor | None]:

@@ -52,10 +52,8 @@ def fold(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: Options
     return _values_of_positions(out, v.shape[-1], terms) if terms.on_value else out
 
 
-def fold_refuses(terms: PositionTerms, options: Options) -> str | None:
+def fold_refuses(terms: PositionTerms) -> str | None:
     """Why the terms cannot be computed so, or None."""
-    if options.logit_clip is not None:
-        return "logit_clip needs the logits; use 'eager'"
     if any(part.axis is None for part in terms.on_value):
         return "relative vectors on the values that depend on several axes at once need the weights; use 'eager'"
     vectors = (*terms.on_query, *terms.on_key, *terms.on_value)

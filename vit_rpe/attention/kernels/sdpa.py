@@ -28,12 +28,10 @@ def sdpa(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: Options
     return masked_sdpa(q, k, v, mask, options)
 
 
-def sdpa_refuses(terms: PositionTerms, options: Options) -> str | None:
+def sdpa_refuses(terms: PositionTerms) -> str | None:
     """Why the terms cannot be computed so, or None."""
     if terms.on_value:
         return "relative vectors on the values need the attention weights; use 'eager'"
-    if options.logit_clip is not None:
-        return "logit_clip needs the logits; use 'eager'"
     return None
 
 

@@ -21,11 +21,12 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from vit_rpe.attention.kernels.sdpa import sdpa, sdpa_refuses
-from vit_rpe.attention.reference import Options
+from vit_rpe.attention.lazy_terms import LazyTerms
+from vit_rpe.attention.reference import Options, callers_mask
 from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.position.geometry_cache import is_transformed
 from vit_rpe.position.scratch import reusing_memory
-from vit_rpe.position.slicing import Range, heads_of, rows_of, take_heads, take_rows, window_tokens
+from vit_rpe.position.slicing import Range, heads_of, rows_of, take_heads, take_rows, window_grid, window_tokens
 from vit_rpe.position.terms import PositionTerms
 
 BLOCK, BLOCKS = 256, 3  # torch's fused CPU kernel works on blocks of so many queries where there are 3 of them or more
@@ -57,11 +58,11 @@ def in_windows(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: O
     return each_window(q, k, v, run, partial(take_rows, terms), grid, plan, options.visible)
 
 
-def windows_refuse(terms: PositionTerms, options: Options) -> str | None:
+def windows_refuse(terms: PositionTerms) -> str | None:
     """Why the terms cannot be computed so, or None."""
     if terms.grids is None:
         return "the terms do not say on which grids queries and keys lie; use 'sdpa'"
-    return sdpa_refuses(terms, options)
+    return sdpa_refuses(terms)
 
 
 def dense_bytes(q: Tensor, k: Tensor, terms: PositionTerms) -> int:
@@ -187,7 +188,36 @@ def pays(q: Tensor, k: Tensor, terms: PositionTerms) -> bool:
     return known and dense_bytes(q, k, terms) >= LARGE
 
 
-def pays_to_build(heads: int, queries: int, keys: int, element_size: int) -> bool:
+def pays_to_build(q: Tensor, k: Tensor) -> bool:
     """The same for terms with an entry for every pair and head, which are not built yet."""
+    heads, queries, keys = q.shape[1], q.shape[2], k.shape[2]
     known = not torch.compiler.is_exporting() and type(queries) is int and type(keys) is int
-    return known and heads * queries * keys * element_size >= LARGE
+    return known and heads * queries * keys * q.element_size() >= LARGE
+
+
+def build_in_windows(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    lazy: LazyTerms,
+    attend: Callable[..., Tensor],
+    *,
+    scale: float,
+    visible: Tensor | None,
+    dropout_p: float,
+) -> Tensor:
+    """Attention with terms that are built for one window of queries at a time, whatever they hold.
+
+    Args:
+        attend: attention of one window, with the arguments of :func:`vit_rpe.attend`.
+    """
+    if visible is not None:
+        visible = callers_mask(q, k, visible)
+
+    def run(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, visible: Tensor | None) -> Tensor:
+        return attend(q, k, v, terms, scale=scale, visible=visible, dropout_p=dropout_p)
+
+    def terms_of(first: int, last: int) -> PositionTerms:
+        return lazy.build(window_grid(lazy.q_grid, first, last), lazy.k_grid)
+
+    return each_window(q, k, v, run, terms_of, lazy.q_grid, plan_built_windows(q, k, lazy.q_grid), visible)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vit_rpe.attention.kernels.windows import LARGE
+from vit_rpe.attention import materialize_bias
 from vit_rpe.checks import check_count, check_type
 from vit_rpe.encodings import (
     Spec,
@@ -16,10 +16,10 @@ from vit_rpe.encodings import (
     encoding_options,
     parse_specs,
 )
-from vit_rpe.layers.options import check_kernel
+from vit_rpe.layers.options import check_attention
 from vit_rpe.position.geometry import Device, TokenGrid, are_constants
 from vit_rpe.position.masks import geometry_mask
-from vit_rpe.position.terms import NOTHING, PositionTerms, combine, settled
+from vit_rpe.position.terms import NOTHING, PositionTerms, combine
 
 Specs = list[dict[str, Any]]
 
@@ -53,7 +53,7 @@ def split_by_lifetime(
     # Built together, so that what excludes each other is refused here, wherever each of them is going to live.
     specs = parse_specs(rpe)
     probe = create_encoding(specs, num_heads, dim // num_heads, grid, device="meta")
-    check_kernel(attn_impl, probe if specs else None, grid, logit_clip=logit_clip, device="meta")
+    check_attention(attn_impl, probe if specs else None, grid, logit_clip=logit_clip, device="meta")
     nothing_shared = True
     for spec, part in zip(specs, probe.parts(), strict=False):  # without a spec the probe is "none"
         by_layer = "depth_index" in encoding_options(spec["name"])
@@ -67,7 +67,7 @@ def split_by_lifetime(
 
 def once_for_all_layers(terms: PositionTerms) -> PositionTerms:
     """Terms that every layer is handed: what is cheap to keep is spread over pairs once, not in each layer."""
-    return settled(terms, LARGE // 4)
+    return materialize_bias(terms)
 
 
 def shared_terms(

@@ -5,23 +5,22 @@ Legend: B batch, N tokens with prefix, C channels.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-from einops import rearrange
 from timm.layers import Attention
 from timm.models.vision_transformer import Block, VisionTransformer
 from torch import Tensor, nn
 
-from vit_rpe.attention import KERNELS, attend
-from vit_rpe.checks import unknown_name
+from vit_rpe.attention import AttentionCall
 from vit_rpe.encodings import Spec, create_encoding, parse_specs
-from vit_rpe.models.backbone.position import mask_terms
+from vit_rpe.layers import AttentionLayer
+from vit_rpe.layers.options import check_attention, describe_position
 from vit_rpe.models.exchange.parts import drop_rate, name_of, require, require_foreign
 from vit_rpe.models.exchange.start import start_at_zero
+from vit_rpe.models.families import Place, family_of, place_layers
 from vit_rpe.position.geometry import TokenGrid
-from vit_rpe.position.terms import combine
 
 
 def add_rpe(model: nn.Module, rpe: Spec | Sequence[Spec], *, attn_impl: str = "auto") -> nn.Module:
@@ -51,15 +50,12 @@ def add_rpe(model: nn.Module, rpe: Spec | Sequence[Spec], *, attn_impl: str = "a
             f"add_rpe is for timm's VisionTransformer, got {name} of type {type(model).__name__}: "
             "vit_rpe.from_timm converts more kinds"
         )
-    if attn_impl != "auto" and attn_impl not in KERNELS:
-        raise unknown_name("attn_impl", attn_impl, ["auto", *KERNELS])
     blocks: Any = model.blocks
     for block in blocks:
         require(type(block) is Block, name, f"blocks of type {type(block).__name__}")
         require(type(block.attn) is Attention, name, f"attention of type {type(block.attn).__name__}")
-        require(getattr(block.attn, "gate", None) is None, name, "a gate on the attention output")
     require(drop_rate(getattr(model, "patch_drop", None)) == 0 and not _drops_patches(model), name, "patch dropout")
-    where = GridInHand(TokenGrid(tuple(model.patch_embed.grid_size), num_prefix=model.num_prefix_tokens))
+    grid = TokenGrid(tuple(model.patch_embed.grid_size), num_prefix=model.num_prefix_tokens)
     reference = model.patch_embed.proj.weight
     specs = parse_specs(rpe)
     if not specs:
@@ -71,34 +67,26 @@ def add_rpe(model: nn.Module, rpe: Spec | Sequence[Spec], *, attn_impl: str = "a
             specs,
             heads,
             width,
-            where.grid,
+            grid,
             depth_index=index,
             depth=len(blocks),
             device=reference.device,
             dtype=reference.dtype,
         )
         positions.append(position)
+    attn_impl = check_attention(attn_impl, positions[0], grid, logit_clip=None, device=reference.device)
     start_at_zero(part for position in positions for part in position.parts())
-    for block, position in zip(blocks, positions, strict=True):  # nothing is changed before all are built
-        block.attn = PositionedAttention(block.attn, position, where, attn_impl).train(block.attn.training)
-    model.patch_embed.register_forward_hook(where)
+    # nothing is changed before all are built
+    places, _ = place_layers(model, {f"blocks.{index}.attn": block.attn for index, block in enumerate(blocks)})
+    for block, position, place in zip(blocks, positions, places.values(), strict=True):
+        place.image = grid.size
+        block.attn = PositionedAttention(block.attn, position, place, attn_impl)
     undecayed = model.no_weight_decay()
     for path, module in model.named_modules():
         if isinstance(module, PositionedAttention):
             undecayed = undecayed | {f"{path}.rpe.{own}" for own in module.rpe.no_weight_decay()}
     vars(model).update(no_weight_decay=Names(undecayed), set_input_size=Resize(model))
     return model
-
-
-class GridInHand:
-    """The grid of the tokens that are under way; a forward hook of the patch embedding keeps it right."""
-
-    def __init__(self, grid: TokenGrid) -> None:
-        self.grid = grid
-
-    def __call__(self, module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
-        if output.ndim == 4:  # dynamic_img_size: (B, height, width, C)
-            self.grid = TokenGrid((output.shape[1], output.shape[2]), num_prefix=self.grid.num_prefix)
 
 
 class Names:
@@ -126,51 +114,57 @@ class Resize:
         grid = TokenGrid(tuple(self.model.patch_embed.grid_size), num_prefix=self.model.num_prefix_tokens)
         for module in self.model.modules():
             if isinstance(module, PositionedAttention):
-                module.where.grid = grid
+                module.place.image = grid.size
                 module.rpe = module.rpe.resized(grid)
 
 
-class PositionedAttention(nn.Module):
-    """The layers of a timm ``Attention``, under their names, with position terms in between.
+class PositionedAttention(AttentionLayer):
+    """Somebody else's attention with position terms in it: its layers and numbers under their names.
 
     Args:
         attention: whose layers are taken over.
         position: the encoding, found at ``rpe``.
-        where: knows the grid of the tokens at every call.
+        place: where the layer is in its model; knows the image in hand.
+        attn_impl: ``"auto"`` or an attention kernel by name.
     """
 
-    def __init__(self, attention: Attention, position: Any, where: GridInHand, attn_impl: str) -> None:
+    def __init__(self, attention: nn.Module, position: Any, place: Place, attn_impl: str) -> None:
         super().__init__()
-        self.num_heads = attention.num_heads
-        self.scale = attention.scale
+        vars(self).update({name: value for name, value in vars(attention).items() if not name.startswith("_")})
+        self._modules.update(attention._modules)
+        self._parameters.update(attention._parameters)
+        self._buffers.update(attention._buffers)
+        self.family = family_of(attention)
+        self.argument_names = tuple(inspect.signature(attention.forward).parameters)
+        self.place = place
         self.attn_impl = attn_impl
-        self.where = where
-        self.qkv = attention.qkv
-        self.q_norm = attention.q_norm
-        self.k_norm = attention.k_norm
-        self.attn_drop = attention.attn_drop
-        self.norm = attention.norm
-        self.proj = attention.proj
-        self.proj_drop = attention.proj_drop
         self.rpe = position
 
-    def forward(self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
-        """Tokens (B, N, C) to (B, N, C); masks as in timm."""
-        grid = self.where.grid
-        q, k, v = rearrange(self.qkv(x), "b n (three h d) -> three b h n d", three=3, h=self.num_heads).unbind(0)
-        if is_causal:
-            attn_mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).tril()
-        masks = mask_terms(attn_mask, grid, causal=False, window=None, batch=x.shape[0], device=x.device)
-        out = attend(
-            self.q_norm(q),
-            self.k_norm(k),
-            v,
-            combine(self.rpe(grid, grid, x.device), masks),
-            scale=self.scale,
-            dropout_p=self.attn_drop.p if self.training else 0.0,
-            impl=self.attn_impl,
-        )
-        return self.proj_drop(self.proj(self.norm(rearrange(out, "b h n d -> b n (h d)"))))
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Arguments and result are those of the attention that was here."""
+        call = self.attention_call(*args, **kwargs)
+        return call.finish(call.attend(self.attn_impl))
+
+    def attention_call(self, *args: Any, **kwargs: Any) -> AttentionCall:
+        """What :meth:`forward` is going to apply.
+
+        Raises:
+            ValueError: tokens that are not those of a whole image.
+        """
+        inputs = self.arguments(args, kwargs)
+        tokens = inputs[self.argument_names[0]]
+        sight = self.family.sight(self, self.place, inputs)
+        if sight is None:
+            raise ValueError(
+                f"{tuple(tokens.shape)} tokens are not those of the image in hand, {self.place.image}: "
+                "the encoding cannot know where they lie"
+            )
+        position = describe_position(self.rpe, sight.q_grid, sight.k_grid, tokens.device)
+        return self.family.call(self, inputs, sight, position)
+
+    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """What ``forward`` is given, under the names of the attention that was here."""
+        return {**dict(zip(self.argument_names, args, strict=False)), **kwargs}
 
 
 def _drops_patches(model: VisionTransformer) -> bool:

@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vit_rpe.attention import AttentionCall
 from vit_rpe.position.geometry import TokenGrid, offsets
 from vit_rpe.position.masks import intersect
 from vit_rpe.position.terms import PositionTerms, RelativeVectors, dense_bias, dense_index
 from vit_rpe.viz.explorer.packing import Description, Packer
 from vit_rpe.viz.recording.maps import by_offset
-from vit_rpe.viz.recording.pieces import Pieces
 from vit_rpe.viz.recording.record import Recording
 from vit_rpe.viz.recording.rotation import rotation_frequencies
 
@@ -32,20 +32,20 @@ def pack_terms(packer: Packer, seen: Recording, layer: int) -> dict[str, Any]:
         ValueError: its terms differ between images (a mask per image).
     """
     grid, _ = seen.grids(layer)
-    pieces = seen.pieces(layer)
-    visible = intersect(pieces.terms.visible, pieces.masks)
-    bias = dense_bias(pieces.terms)
+    call = seen.call(layer)
+    visible = intersect(call.terms.visible, call.visible)
+    bias = dense_bias(call.terms)
     if visible is not None:
         zero = torch.zeros((), device=visible.device)
         bias = (zero if bias is None else bias).where(visible, float("-inf"))
     return {
-        "scale": pieces.scale * pieces.terms.scale,
-        "clip": pieces.logit_clip,
-        "rotation": _pack_rotation(packer, pieces, grid),
+        "scale": call.scale * call.terms.scale,
+        "clip": call.logit_clip,
+        "rotation": _pack_rotation(packer, call, grid),
         "bias": None if bias is None else _pack_pairs(packer, bias, grid),
-        "masks": None if pieces.masks is None else _pack_pairs(packer, _as_logits(pieces.masks), grid),
-        "onQuery": [_pack_vectors(packer, pieces, part) for part in pieces.terms.on_query],
-        "onKey": [_pack_vectors(packer, pieces, part) for part in pieces.terms.on_key],
+        "masks": None if call.visible is None else _pack_pairs(packer, _as_logits(call.visible), grid),
+        "onQuery": [_pack_vectors(packer, call, part) for part in call.terms.on_query],
+        "onKey": [_pack_vectors(packer, call, part) for part in call.terms.on_key],
         "picture": packer.add_rounded(by_offset(seen.bias(layer), grid, grid).float().cpu().numpy()),
     }
 
@@ -116,9 +116,9 @@ def _through_16_bits(values: Tensor) -> Tensor:
     return ((values / step).round() * step).to(values.dtype)
 
 
-def _pack_rotation(packer: Packer, pieces: Pieces, grid: TokenGrid) -> dict[str, Any] | None:
+def _pack_rotation(packer: Packer, call: AttentionCall, grid: TokenGrid) -> dict[str, Any] | None:
     """Frequencies where the angle is linear in the position, else the whole cos and sin."""
-    rotation = pieces.terms.rotate_q
+    rotation = call.terms.rotate_q
     if rotation is None:
         return None
     cos, sin = (part if part.ndim == 3 else part[None] for part in rotation)
@@ -137,9 +137,9 @@ def _pack_rotation(packer: Packer, pieces: Pieces, grid: TokenGrid) -> dict[str,
     return {"cos": packer.add(cos.float().cpu().numpy()), "sin": packer.add(sin.float().cpu().numpy())}
 
 
-def _pack_vectors(packer: Packer, pieces: Pieces, part: RelativeVectors) -> dict[str, Description]:
+def _pack_vectors(packer: Packer, call: AttentionCall, part: RelativeVectors) -> dict[str, Description]:
     """Relative vectors: table (H or 1, R, D) and the relation of every pair (N, N), -1 for none."""
-    index = dense_index(pieces.terms, part)
+    index = dense_index(call.terms, part)
     if index.ndim != 2:
         raise ValueError("the explorer needs the same terms for all images, got relative vectors per image")
     return {

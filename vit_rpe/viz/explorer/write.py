@@ -17,13 +17,14 @@ from importlib.resources import files
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
+from vit_rpe.attention import AttentionCall
 from vit_rpe.viz.explorer.packing import ALPHABET, Packer
 from vit_rpe.viz.explorer.payload import Rounded, pack_terms, pack_tokens, round_tokens, rounded_terms
 from vit_rpe.viz.plots.canvas import ATTENTION, SIGNED
 from vit_rpe.viz.plots.overlay import as_picture, image_grid
-from vit_rpe.viz.recording.pieces import Pieces
 from vit_rpe.viz.recording.record import Recording
 
 SCRIPTS = ("reader.js", "attention.js", "drawing.js", "explorer.js")
@@ -66,10 +67,10 @@ def explorer_page(
     tokens: list[list[Any]] = [[] for _ in names]
     kept, error = bits or 16, 0.0
     for layer in range(len(seen)):
-        pieces, mean = seen.pieces(layer), seen.pieces(layer, mean="image")
-        kept = bits or (16 if 2 * pieces.q.numel() * len(seen) <= FINE_NUMBERS else 8)
-        q, k = (round_tokens(x, m[:, :, 0], kept) for x, m in ((pieces.q, mean.q), (pieces.k, mean.k)))
-        error = max(error, _largest_error(pieces, q, k))
+        call, mean = seen.call(layer), seen.call(layer, mean="image")
+        kept = bits or (16 if 2 * call.q.numel() * len(seen) <= FINE_NUMBERS else 8)
+        q, k = (round_tokens(x, m[:, :, 0], kept) for x, m in ((call.q, mean.q), (call.k, mean.k)))
+        error = max(error, _largest_error(call, q, k))
         for image, packer in enumerate(packers):
             tokens[image].append(
                 {"q": pack_tokens(packer, q, image, bits=kept), "k": pack_tokens(packer, k, image, bits=kept)}
@@ -97,11 +98,12 @@ def explorer_page(
     )
 
 
-def _largest_error(pieces: Pieces, q: Rounded, k: Rounded) -> float:
+@torch.no_grad()
+def _largest_error(call: AttentionCall, q: Rounded, k: Rounded) -> float:
     """By how much any weight, of attention or of content, differs where all numbers are the rounded ones."""
-    dtype = pieces.q.dtype
-    rounded = pieces._replace(q=q.values().to(dtype), k=k.values().to(dtype), terms=rounded_terms(pieces.terms))
-    pairs = ((pieces.attention(), rounded.attention()), (pieces.content(), rounded.content()))
+    dtype = call.q.dtype
+    rounded = call._replace(q=q.values().to(dtype), k=k.values().to(dtype), position=rounded_terms(call.terms))
+    pairs = ((call.weights(), rounded.weights()), (call.content_weights(), rounded.content_weights()))
     return max(float((exact - found).abs().max()) for exact, found in pairs)
 
 

@@ -27,7 +27,7 @@ def plot_frequencies(seen: Recording, *, layers: Sequence[int] | None = None) ->
     numbers = list(range(len(seen)) if layers is None else layers)
     found = []
     for layer in numbers:
-        rotation = seen.pieces(layer).terms.rotate_q
+        rotation = seen.call(layer).terms.rotate_q
         if rotation is None:
             raise ValueError(f"layer {layer} does not rotate its queries and keys: it has no frequencies")
         found.append((f"layer {layer % len(seen)}", rotation_frequencies(rotation, seen.grids(layer)[0]).cpu()))

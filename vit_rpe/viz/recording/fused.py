@@ -1,10 +1,10 @@
-"""The same pieces from any other layer that calls ``scaled_dot_product_attention``: timm's vision transformers.
+"""The call of a layer that no family describes yet and that calls ``scaled_dot_product_attention``: timm's.
 
 The layer is run again on its recorded input while that one function is watched: its arguments are q, k, v and the
 mask. Rotary layers of timm get their angles as the argument ``rope``; they are run without it, and the angles become
 terms, so that content and position come apart here too.
 
-Legend: as in ``pieces.py``.
+Legend: B batch, H heads, D head width, P grid tokens, N tokens with prefix.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from vit_rpe.attention import AttentionCall
 from vit_rpe.position.terms import PositionTerms
-from vit_rpe.viz.recording.pieces import Pieces
 
 _ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 
@@ -43,13 +43,13 @@ class _Watch(TorchFunctionMode):
         return call["query"].new_zeros(*call["query"].shape[:-1], call["value"].shape[-1])
 
 
-def fused_pieces(module: nn.Module, call: dict[str, Any]) -> Pieces:
-    """The pieces of a layer with a ``fused_attn`` switch, from the arguments its ``forward`` was called with.
+def fused_call(module: nn.Module, inputs: dict[str, Any]) -> AttentionCall:
+    """The call of a layer with a ``fused_attn`` switch, from the arguments its ``forward`` was given.
 
     Raises:
         ValueError: the layer does not call the fused function exactly once.
     """
-    plain = {**call, "rope": None} if "rope" in call else call
+    plain = {**inputs, "rope": None} if "rope" in inputs else inputs
     with _fused(module), _Watch() as watch:
         module(**plain)
     if len(watch.calls) != 1:
@@ -60,9 +60,9 @@ def fused_pieces(module: nn.Module, call: dict[str, Any]) -> Pieces:
     seen = watch.calls[0]
     q, k, v = seen["query"], seen["key"], seen["value"]
     bias, masks = _bias_and_masks(seen.get("attn_mask"), bool(seen.get("is_causal")), q, k)
-    terms = PositionTerms(bias=bias, visible=masks)
-    if call.get("rope") is not None:
-        rotation, order = _rotation(call["rope"], module, q)
+    terms = PositionTerms(bias=bias)
+    if inputs.get("rope") is not None:
+        rotation, order = _rotation(inputs["rope"], module, q)
         q, k, terms = q[..., order], k[..., order], terms._replace(rotate_q=rotation, rotate_k=rotation)
 
     def finish(out: Tensor) -> Tensor:
@@ -70,7 +70,7 @@ def fused_pieces(module: nn.Module, call: dict[str, Any]) -> Pieces:
             return module(**plain)
 
     scale = seen.get("scale")
-    return Pieces(q, k, v, terms, masks, q.shape[-1] ** -0.5 if scale is None else scale, None, finish)
+    return AttentionCall(q, k, v, terms, masks, q.shape[-1] ** -0.5 if scale is None else scale, finish)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import inspect
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -19,12 +20,14 @@ from typing import Any
 import torch
 from timm.layers import AttentionPoolLatent, PatchEmbed
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
-from vit_rpe.layers import RelativeMultiheadAttention
+from vit_rpe.attention import AttentionCall
+from vit_rpe.layers import AttentionLayer
 from vit_rpe.layers.kv_cache import LayerCache
+from vit_rpe.models.families import Place, Sight, family_of, is_described, place_layers
 from vit_rpe.position.geometry import TokenGrid
-from vit_rpe.viz.recording.fused import fused_pieces
-from vit_rpe.viz.recording.pieces import Pieces, call_grids, relative_pieces
+from vit_rpe.viz.recording.fused import fused_call
 from vit_rpe.viz.recording.query import Query, pick_query
 
 Device = torch.device | str | None
@@ -41,6 +44,7 @@ class Recording:
         self.has_class_token = has_class_token
         self.image_grid: tuple[int, ...] | None = None
         self.calls: dict[str, tuple[nn.Module, dict[str, Any]]] = {}
+        self.sights: dict[str, Sight | None] = {}
         self.outputs: dict[str, Tensor] = {}
         self.gradients: dict[str, Tensor] = {}
 
@@ -52,6 +56,7 @@ class Recording:
         """Module names of the layers, in order."""
         return list(self.calls)
 
+    @torch.no_grad()
     def attention(self, layer: int, head: int | None = None, query: Query | None = None) -> Tensor:
         """The weights a layer used: after the softmax, before dropout; rows sum to 1, or 0 where nothing is visible.
 
@@ -67,16 +72,19 @@ class Recording:
         Raises:
             ValueError: no such layer, head or query.
         """
-        return self._select(self.pieces(layer).attention(), layer, head, query)
+        return self._select(self.call(layer).weights(), layer, head, query)
 
+    @torch.no_grad()
     def content(self, layer: int, head: int | None = None, query: Query | None = None) -> Tensor:
         """The map with position removed: masks and the softmax scale stay. As :meth:`attention`."""
-        return self._select(self.pieces(layer).content(), layer, head, query)
+        return self._select(self.call(layer).content_weights(), layer, head, query)
 
+    @torch.no_grad()
     def position(self, layer: int, head: int | None = None, query: Query | None = None) -> Tensor:
         """The map of position alone: every token carries the image's mean content. As :meth:`attention`."""
-        return self._select(self.pieces(layer, mean="image").attention(), layer, head, query)
+        return self._select(self.call(layer, mean="image").weights(), layer, head, query)
 
+    @torch.no_grad()
     def bias(self, layer: int, head: int | None = None) -> Tensor:
         """What position adds to the logits where every token carries the mean content of the recorded images.
 
@@ -85,7 +93,7 @@ class Recording:
         Returns:
             (H, Nq, Nk), or (Nq, Nk) for one head; -inf where a key is hidden.
         """
-        logits = self.pieces(layer, mean="batch").position()[0]
+        logits = self.call(layer, mean="batch").position_logits()[0]
         return logits if head is None else logits[self.head(layer, head)]
 
     def gradient_weighted(self, layer: int, head: int | None = None, query: Query | None = None) -> Tensor:
@@ -100,17 +108,18 @@ class Recording:
         name = self._name(layer)
         if name not in self.gradients:
             raise ValueError("this recording has no gradients: make it with record_class(model, x, target)")
-        pieces = self.pieces(layer)
-        weights = pieces.attention()
+        call = self.call(layer)
+        with torch.no_grad():
+            weights = call.weights()
         with torch.enable_grad():
-            output = pieces.output(weights.requires_grad_())
+            output = call.output(weights.requires_grad_())
             gradient = self.gradients[name].to(output.device, output.dtype)
             (slope,) = torch.autograd.grad(output, weights, gradient)
         return self._select((weights.detach() * slope).clamp_min(0), layer, head, query)
 
     @torch.no_grad()
-    def pieces(self, layer: int, *, mean: str | None = None) -> Pieces:
-        """q, k, v and terms of a layer, recomputed and detached.
+    def call(self, layer: int, *, mean: str | None = None) -> AttentionCall:
+        """The attention call of a layer, recomputed and detached.
 
         Args:
             mean: ``"image"`` replaces every token by the mean over its image's tokens, ``"batch"`` by that over all
@@ -119,32 +128,45 @@ class Recording:
         Raises:
             ValueError: no such layer, or a mean over tokens that a cache holds from earlier calls.
         """
-        module, call = self.calls[self._name(layer)]
-        if mean is not None:
-            if call.get("cache") is not None and call["cache"].length > 0:
+        name = self._name(layer)
+        module, inputs = self.calls[name]
+        if inputs.get("cache") is not None:
+            if mean is not None and inputs["cache"].length > 0:
                 raise ValueError("position alone needs all tokens in one call, not a decoding step with a cache")
-            call = {**call, **{key: _mean(call[key], mean) for key in ("x", "context") if call.get(key) is not None}}
+            inputs = {**inputs, "cache": copy.copy(inputs["cache"])}  # it is extended by the call
+        if mean is not None:
+            tokens = [key for key in ("x", "context") if inputs.get(key) is not None]
+            inputs = {**inputs, **{key: _mean(inputs[key], mean) for key in tokens}}
         if self.device is not None:
-            module, call = _on(module, self.device), {key: _moved(value, self.device) for key, value in call.items()}
-        if isinstance(module, RelativeMultiheadAttention):
-            return relative_pieces(module, call)
-        return fused_pieces(module, call)
+            module = _on(module, self.device)
+            inputs = {key: _moved(value, self.device) for key, value in inputs.items()}
+        if isinstance(module, AttentionLayer):
+            call = module.attention_call(**inputs)
+        elif is_described(module):
+            family, sight = family_of(module), self.sights[name]
+            call = family.call(module, inputs, sight, family.position(module, sight, inputs))
+        else:
+            call = fused_call(module, inputs)
+        return call._replace(position=call.terms)
+
+    def pieces(self, layer: int, *, mean: str | None = None) -> AttentionCall:
+        """Deprecated: :meth:`call`."""
+        warnings.warn("Recording.pieces is now Recording.call", DeprecationWarning, stacklevel=2)
+        return self.call(layer, mean=mean)
 
     def grids(self, layer: int) -> tuple[TokenGrid, TokenGrid]:
         """The query and key grid of a layer; a plain sequence where it is not known (after patch dropout)."""
-        module, call = self.calls[self._name(layer)]
-        x = call["x"]
-        length, context = x.shape[1], call.get("context")
-        if isinstance(module, RelativeMultiheadAttention) and call.get("keep") is None:
-            q, k = call_grids(module, call)
-            if q is not None and k is not None:
-                return q, k
-        elif self.image_grid is not None and not isinstance(module, RelativeMultiheadAttention):
+        call = self.call(layer)
+        if call.q_grid is not None and call.k_grid is not None:
+            return call.q_grid, call.k_grid
+        length = call.q.shape[2]
+        module, _ = self.calls[self._name(layer)]
+        if self.image_grid is not None and not isinstance(module, AttentionLayer) and not is_described(module):
             num_prefix = length - TokenGrid(self.image_grid).num_patches
             if num_prefix >= 0:
                 grid = TokenGrid(self.image_grid, num_prefix=num_prefix)
                 return grid, grid
-        return TokenGrid((length,)), TokenGrid((length if context is None else context.shape[1],))
+        return TokenGrid((length,)), TokenGrid((call.k.shape[2],))
 
     @property
     def num_heads(self) -> int:
@@ -189,8 +211,8 @@ def record(model: nn.Module, *, device: Device = None, keep_outputs: bool = Fals
     What ``torch.compile`` made runs uncompiled inside the block: compiled code passes hooks by.
 
     Args:
-        model: any model with :class:`RelativeMultiheadAttention` layers, or a timm model whose attention layers call
-            ``scaled_dot_product_attention``.
+        model: any model with attention layers of ours (:class:`vit_rpe.layers.AttentionLayer`), with layers of a known
+            family (:mod:`vit_rpe.models.families`), or a timm model whose layers call ``scaled_dot_product_attention``.
         device: where maps are computed; default: where the model is.
         keep_outputs: keep the layers' outputs with their graph too, for gradients with respect to the maps.
 
@@ -204,10 +226,13 @@ def record(model: nn.Module, *, device: Device = None, keep_outputs: bool = Fals
     if not layers:
         raise ValueError(f"{type(model).__name__} has no attention layer that can be recorded")
     seen = Recording(device, getattr(model, "cls_token", None) is not None)
-    handles = []
+    handles: list[RemovableHandle] = []
     try:
+        places, watches = place_layers(model, {name: each for name, each in layers.items() if is_described(each)})
+        handles += watches
         for name, module in layers.items():
-            handles.append(module.register_forward_pre_hook(_keep_input(seen, name), with_kwargs=True))
+            keep = _keep_input(seen, name, places.get(name))
+            handles.append(module.register_forward_pre_hook(keep, with_kwargs=True))
             if keep_outputs:
                 handles.append(module.register_forward_hook(_keep_output(seen, name)))
         patch_embed = getattr(model, "patch_embed", None)
@@ -228,20 +253,31 @@ def _uncompiled() -> AbstractContextManager[Any]:
 
 
 def attention_layers(model: nn.Module) -> dict[str, nn.Module]:
-    """Attention layers by module name: ours, and those of timm with a ``fused_attn`` switch (not poolings)."""
+    """Attention layers by module name: ours, those of known families, and those of timm with a ``fused_attn`` switch
+    (not poolings)."""
     return {
         name: module
         for name, module in model.named_modules()
-        if isinstance(module, RelativeMultiheadAttention)
+        if isinstance(module, AttentionLayer)
+        or is_described(module)
         or ("fused_attn" in vars(module) and not isinstance(module, AttentionPoolLatent))
     }
 
 
-def _keep_input(seen: Recording, name: str) -> Any:
+def arguments_of(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """What the forward of an attention layer is given, by name."""
+    if isinstance(module, AttentionLayer):
+        return module.arguments(args, kwargs)
+    return dict(inspect.signature(module.forward).bind(*args, **kwargs).arguments)
+
+
+def _keep_input(seen: Recording, name: str, place: Place | None) -> Any:
     def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        call = inspect.signature(module.forward).bind(*args, **kwargs).arguments
+        inputs = arguments_of(module, args, kwargs)
+        if place is not None:
+            seen.sights[name] = family_of(module).sight(module, place, inputs)
         # A copy: a model may add to its stream in place after the layer has read it.
-        seen.calls[name] = (module, {key: _detached(value, seen.device) for key, value in call.items()})
+        seen.calls[name] = (module, {key: _detached(value, seen.device) for key, value in inputs.items()})
 
     return hook
 

@@ -12,7 +12,7 @@ IRPE = {"name": "irpe", "on": ("k", "v")}
 
 
 @pytest.mark.parametrize("rpe", [IRPE, "shaw"])
-@pytest.mark.parametrize("impl", ["auto", "weighted"])
+@pytest.mark.parametrize("impl", ["auto", "explicit_weights"])
 @pytest.mark.parametrize("batch", [0, 1, 3])
 def test_samples_that_kept_different_tokens(rpe: object, impl: str, batch: int) -> None:
     layer = RelativeMultiheadAttention(24, 3, rpe=rpe, grid=(3, 4), attn_impl=impl).double()

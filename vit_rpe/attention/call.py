@@ -1,0 +1,105 @@
+"""One attention call: all that a layer applies, and all that somebody who looks at it later has to know.
+
+Legend: B batch, H heads, D head width, Dv value width, C channels, Nq/Nk query/key tokens with prefix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from vit_rpe.attention.dispatch import attend
+from vit_rpe.attention.lazy_terms import Position, terms_of
+from vit_rpe.attention.reference import attention_weights, position_logits, value_output
+from vit_rpe.attention.rotation import rotate
+from vit_rpe.position.geometry import TokenGrid
+from vit_rpe.position.masks import intersect
+from vit_rpe.position.terms import PositionTerms, dense_index
+
+
+class AttentionCall(NamedTuple):
+    """What one attention layer does with one input, before anything of it is computed but the projections.
+
+    A layer's forward applies it, a recorder explains it; whoever puts position into another model's attention makes
+    one from that attention's input.
+
+    Attributes:
+        q: (B, H, Nq, D), k: (B, H, Nk, D), v: (B, H, Nk, Dv); q and k as they meet the terms, before rotation.
+        position: what position adds, as terms or as :class:`LazyTerms`.
+        visible: what hides keys whatever the position encoding (causal order, windows, padding, the caller's mask),
+            bool (B or 1, H or 1, Nq or 1, Nk); None hides nothing.
+        scale: softmax scale without ``terms.scale``.
+        finish: from attended values (B, H, Nq, Dv) to what the layer gives back.
+        logit_clip: soft cap on the logits, or None.
+        dropout_p: probability of dropping an attention weight in this call.
+        q_grid, k_grid: where queries and keys lie; None where that is not known or not a grid (dropped tokens).
+    """
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    position: Position
+    visible: Tensor | None
+    scale: float
+    finish: Callable[[Tensor], Tensor]
+    logit_clip: float | None = None
+    dropout_p: float = 0.0
+    q_grid: TokenGrid | None = None
+    k_grid: TokenGrid | None = None
+
+    @property
+    def terms(self) -> PositionTerms:
+        """What position adds, for all queries at once."""
+        return terms_of(self.position)
+
+    def attend(self, impl: str = "auto") -> Tensor:
+        """The attended values, (B, H, Nq, Dv), by the kernel ``impl``."""
+        return attend(
+            self.q,
+            self.k,
+            self.v,
+            self.position,
+            scale=self.scale,
+            visible=self.visible,
+            dropout_p=self.dropout_p,
+            logit_clip=self.logit_clip,
+            impl=impl,
+        )
+
+    def weights(self) -> Tensor:
+        """The attention weights by their definition, (B, H, Nq, Nk), before dropout."""
+        return self._weights(self.terms)
+
+    def content_weights(self) -> Tensor:
+        """The weights with position removed; masks and the softmax scale stay. (B, H, Nq, Nk)."""
+        return self._weights(PositionTerms(scale=self.terms.scale))
+
+    def position_logits(self) -> Tensor:
+        """What position adds to the logits of these q and k, (B, H, Nq, Nk); -inf where a key is hidden."""
+        terms = self.terms
+        scale = self.scale * terms.scale
+        content = self.q @ self.k.mT * scale
+        added = torch.zeros_like(content)
+        if terms.rotate_q is not None:
+            added = rotate(self.q, terms.rotate_q) @ rotate(self.k, terms.rotate_k).mT * scale - content
+        logits = position_logits(self.q, self.k, terms, scale)
+        if logits is not None:
+            added = added + logits
+        visible = intersect(terms.visible, self.visible)
+        return added if visible is None else added.masked_fill(~visible, float("-inf"))
+
+    def output(self, weights: Tensor) -> Tensor:
+        """What the layer gives back for attention weights (B, H, Nq, Nk): differentiable in them."""
+        terms = self.terms
+        out = weights.to(self.v.dtype) @ self.v
+        for part in terms.on_value:
+            out = out + value_output(weights, part, dense_index(terms, part)).to(out.dtype)
+        return self.finish(out)
+
+    def _weights(self, terms: PositionTerms) -> Tensor:
+        return attention_weights(
+            self.q, self.k, terms, scale=self.scale, visible=self.visible, logit_clip=self.logit_clip
+        )

@@ -1,0 +1,119 @@
+"""The interface of a family of other people's models: one attention class, described.
+
+To describe a family, write one file here with a subclass of :class:`Family` and name it in ``_registry.py``; a model of
+one's own is described by :func:`register`. Recording and ``add_rpe`` then know it. Two questions are answered, and
+neither is guessed from the shape of a tensor:
+
+- **What does one call see of the image?** A :class:`Sight`: the whole grid, a window of it, pooled keys.
+- **What does one call compute?** An :class:`vit_rpe.attention.AttentionCall`, made from the arguments of the layer's
+  ``forward``, with whatever position one wants in it.
+
+What is read off the modules around the layer (a block's shift, a model's class token) is read once, as numbers; only
+the size of the image changes from call to call.
+
+Legend: B samples, W windows of one image, H heads, D head width, N tokens of one call, n axes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from torch import nn
+
+from vit_rpe.attention import AttentionCall
+from vit_rpe.attention.lazy_terms import Position
+from vit_rpe.position.geometry import TokenGrid
+from vit_rpe.position.terms import NOTHING
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What one attention call sees of the image.
+
+    A call holds B W rows: row b W + w is window w of sample b. All windows have the same two grids, so one set of
+    terms serves them; where each of them lies is said by its origin.
+
+    Attributes:
+        image: tokens of the whole image per axis, as the layer's stage has them (with what is padded to whole windows).
+        q_grid, k_grid: queries and keys of one window, prefix tokens first: ``size`` that of the window, ``stride`` for
+            pooled tokens (MViTv2) and dilated ones (grid attention).
+        origins: where the first token of every window lies on the image, in the order of the windows; one window of
+            zeros is the whole image.
+        shift: the image was rolled by minus so many tokens per axis before it was cut into windows (Swin): the token
+            at coordinate c of the rolled image is the one at (c + shift) mod ``image``. None: not rolled.
+    """
+
+    image: tuple[int, ...]
+    q_grid: TokenGrid
+    k_grid: TokenGrid
+    origins: tuple[tuple[int, ...], ...]
+    shift: tuple[int, ...] | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Every query sees the whole image."""
+        return len(self.origins) == 1
+
+
+def whole_image(image: tuple[int, ...], num_prefix: int = 0) -> Sight:
+    """What a call sees that has all tokens of the image, and prefix tokens in front."""
+    grid = TokenGrid(image, num_prefix=num_prefix)
+    return Sight(image, grid, grid, ((0,) * len(image),))
+
+
+@dataclass
+class Place:
+    """Where one attention layer is in its model.
+
+    Attributes:
+        facts: what :meth:`Family.facts` found; numbers, no modules, so that copying a layer copies no model.
+        image: tokens per axis of the image in hand, kept right by a hook on what :meth:`Family.watched` names; None
+            before the first image and where nothing tells.
+    """
+
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    image: tuple[int, ...] | None = None
+
+
+class Family(ABC):
+    """How the attention layers of one kind are read.
+
+    ``layer`` is always the attention module, or one that has its layers and numbers under their names (what
+    ``add_rpe`` puts there); ``around`` the modules that hold it, innermost first; ``inputs`` the arguments of its
+    ``forward`` by name, without those left at their default.
+    """
+
+    layers: ClassVar[tuple[type[nn.Module], ...]]
+    """The attention classes it is for, exactly these: a subclass may compute something else."""
+
+    def facts(self, layer: Any, around: Sequence[nn.Module]) -> Mapping[str, Any]:
+        """What the modules around the layer know, as numbers: prefix tokens, window, shift, stride; by default none."""
+        return {}
+
+    def watched(self, layer: Any, around: Sequence[nn.Module]) -> nn.Module | None:
+        """The module whose input tells the size of the image: the patch embedding, or the block where a model has
+        stages. None: nothing tells."""
+        return None
+
+    def image_of(self, watched: Any, args: tuple[Any, ...]) -> tuple[int, ...]:
+        """Tokens per axis, from the positional arguments that the ``watched`` module is called with."""
+        raise NotImplementedError(f"{type(self).__name__} watches nothing")
+
+    @abstractmethod
+    def sight(self, layer: Any, place: Place, inputs: Mapping[str, Any]) -> Sight | None:
+        """What this call sees; None where it is not known, or tokens were dropped."""
+
+    def position(self, layer: Any, sight: Sight | None, inputs: Mapping[str, Any]) -> Position:
+        """What the layer itself knows of position, as terms for the grids of ``sight`` (tables, rotations)."""
+        return NOTHING
+
+    @abstractmethod
+    def call(self, layer: Any, inputs: Mapping[str, Any], sight: Sight | None, position: Position) -> AttentionCall:
+        """The attention call for these inputs, with ``position`` in it and the layer's own left out.
+
+        ``q``, ``k`` and ``v`` are (B W, H, N, D), prefix tokens first, whatever the layout of the input (channels last
+        maps are flattened); masks in the input hide keys in it; ``finish`` gives what ``forward`` gives.
+        """

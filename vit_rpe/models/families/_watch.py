@@ -1,0 +1,53 @@
+"""Keeping the size of the image in hand where attention layers are: one hook a watched module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+from torch.utils.hooks import RemovableHandle
+
+from vit_rpe.models.families._interface import Family, Place
+from vit_rpe.models.families._registry import family_of
+
+
+class Watch:
+    """A hook before the forward of a module: the layers it serves learn the size of the image."""
+
+    def __init__(self, family: Family) -> None:
+        self.family = family
+        self.places: list[Place] = []
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        image = self.family.image_of(module, args)
+        for place in self.places:
+            place.image = image
+
+
+def place_layers(model: nn.Module, layers: Mapping[str, nn.Module]) -> tuple[dict[str, Place], list[RemovableHandle]]:
+    """The place of every layer in ``model``, and the hooks that keep their images right.
+
+    Args:
+        layers: attention layers of known families by their names in ``model``.
+
+    Raises:
+        ValueError: a layer that no family describes.
+    """
+    places: dict[str, Place] = {}
+    watches: dict[tuple[nn.Module, Family], Watch] = {}
+    for path, layer in layers.items():
+        family, around = family_of(layer), _around(model, path)
+        places[path] = Place(family.facts(layer, around))
+        watched = family.watched(layer, around)
+        if watched is not None:
+            watches.setdefault((watched, family), Watch(family)).places.append(places[path])
+    return places, [watched.register_forward_pre_hook(watch) for (watched, _), watch in watches.items()]
+
+
+def _around(model: nn.Module, path: str) -> list[nn.Module]:
+    """The modules that hold the one at ``path``, innermost first."""
+    around = [model]
+    for part in path.split(".")[:-1]:
+        around.append(around[-1].get_submodule(part))
+    return around[::-1]
