@@ -19,6 +19,8 @@ from vit_rpe.training.checkpoint.checkpoint import CheckpointInfo, save_checkpoi
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
+SMALLEST = ["--size", "nano", "--img-size", "8", "--patch-size", "4", "--depth", "1", "--seconds", "0", "--rounds", "1"]
+
 LIGHT = """
 import sys
 from vit_rpe.cli import COMMANDS, main
@@ -115,7 +117,7 @@ def test_without_extras_one_line_names_the_one_to_install(tmp_path: Path) -> Non
         ["predict", image, "--checkpoint", run],
         ["encodings"],
         ["export", run, "--format", "torch_export", "--output", out + ".pt2"],
-        ["benchmark", *"--size nano --img-size 8 --patch-size 4 --depth 1 --seconds 0 --rounds 1".split()],
+        ["benchmark", *SMALLEST],
     ]
     refused = {
         "train": ["train"],
