@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vit_rpe.checks import check_choice
@@ -68,13 +67,19 @@ def draw_normal(parameter: Tensor, std: float) -> None:
         nn.init.trunc_normal_(parameter, std=std)
 
 
-def project(values: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Linear layer in at least float32, autocast or not: positions are never rounded to low precision."""
-    dtype = torch.promote_types(weight.dtype, torch.float32)
+def project(layer: nn.Module, values: Tensor) -> Tensor:
+    """Call a linear layer in at least float32, autocast or not: positions are never rounded to low precision.
+
+    The layer is called, not its weight read: adapters, hooks, parametrisations and quantised layers stand in its place.
+    """
+    own = {name: value for name, value in layer.named_parameters() if value.is_floating_point()}
+    found = [value.dtype for value in own.values()] or [values.dtype]
+    dtype = reduce(torch.promote_types, found, torch.float32)
+    low = {name: value.to(dtype) for name, value in own.items() if value.dtype != dtype}
     kind = values.device.type
     rounds = kind != "meta" and torch.is_autocast_enabled(kind)  # meta has no autocast
     with torch.autocast(kind, enabled=False) if rounds else nullcontext():
-        return F.linear(values.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype))
+        return torch.func.functional_call(layer, low, values.to(dtype)) if low else layer(values.to(dtype))
 
 
 def offset_table(table: Tensor, q: TokenGrid, k: TokenGrid, max_distance: Sequence[int]) -> Tensor:

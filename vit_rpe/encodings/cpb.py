@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from vit_rpe.checks import check_choice
 from vit_rpe.encodings._card import Card
-from vit_rpe.encodings._interface import PositionEncoding, at_least_float32
+from vit_rpe.encodings._interface import PositionEncoding
 from vit_rpe.encodings._native import remember_native
 from vit_rpe.encodings._registry import register
 from vit_rpe.encodings._tables import (
@@ -153,15 +153,12 @@ class ContinuousBias(PositionEncoding):
         return {name for name, _ in self.named_parameters() if not name.endswith("weight")}
 
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
-        weight, hidden = at_least_float32(self.fc1.weight), at_least_float32(self.fc1.bias)
-        # The first layer is a sum over axes, so its input is never made for tuples of offsets.
-        for axis, size in enumerate(self.native):
-            coordinate = coordinates(q, k, axis, self.mode, size, weight.device, weight.dtype)
-            hidden = hidden.unsqueeze(-2) + coordinate[:, None] * weight[:, axis]  # (R_1, ..., R_axis, hidden)
-        values = project(at_least_float32(self.fc2.weight), hidden.flatten(0, -2).relu_())  # (H, R_1 ... R_n)
-        if self.fc2.bias is not None:
-            values = values + at_least_float32(self.fc2.bias)[:, None]
-        table = values.unflatten(1, hidden.shape[:-1])
+        some = next(self.parameters(), None)  # quantised layers have none
+        device, dtype = (device, torch.float32) if some is None else (some.device, some.dtype)
+        dtype = torch.promote_types(dtype, torch.float32)
+        sides = [coordinates(q, k, axis, self.mode, size, device, dtype) for axis, size in enumerate(self.native)]
+        tuples = torch.stack(torch.meshgrid(*sides, indexing="ij"), dim=-1)  # (R_1, ..., R_n, n)
+        table = project(self.fc2, project(self.fc1, tuples).relu()).movedim(-1, 0)  # (H, R_1, ..., R_n)
         if self.mode == "swinv2":
             table = 16.0 * table.sigmoid()
         prefix = prefix_entries(self.prefix_bias, q, k)

@@ -141,10 +141,10 @@ class Deberta(PositionEncoding):
         used = embed.index_select(0, rows)  # the axes go through a projection together
         on_query, on_key = [], []
         if self.key_proj is not None:
-            tables = self._per_head(project(used, self.key_proj.weight)).split(counts, dim=1)
+            tables = self._per_head(project(self.key_proj, used)).split(counts, dim=1)
             on_query = [RelativeVectors(*part, axis) for axis, part in enumerate(zip(tables, index, strict=True))]
         if self.query_proj is not None:
-            tables = self._per_head(project(used, self.query_proj.weight, self.query_proj.bias)).split(counts, dim=1)
+            tables = self._per_head(project(self.query_proj, used)).split(counts, dim=1)
             on_key = [RelativeVectors(*part, axis) for axis, part in enumerate(zip(tables, index, strict=True))]
         return PositionTerms(on_query=tuple(on_query), on_key=tuple(on_key), scale=self.softmax_factor, grids=(q, k))
 

@@ -88,8 +88,8 @@ class Fire(PositionEncoding):
         distance = squares.reshape(q.num_patches, k.num_patches).sqrt()
         farthest = torch.maximum(threshold, self._farthest(q, k, dtype, c.device))[:, None]  # (Pq, 1)
         ratio = torch.log1p((c * distance).abs()) / (torch.log1p((c * farthest).abs()) + EPSILON)
-        hidden = project(ratio[..., None], self.fc1.weight, self.fc1.bias).relu()
-        grid_bias = project(hidden, self.fc2.weight, self.fc2.bias).movedim(-1, 0)  # (H, Pq, Pk)
+        hidden = project(self.fc1, ratio[..., None]).relu()
+        grid_bias = project(self.fc2, hidden).movedim(-1, 0)  # (H, Pq, Pk)
         return PositionTerms(bias=pad_prefix(grid_bias, q, k))
 
     def _farthest(self, q: TokenGrid, k: TokenGrid, dtype: torch.dtype, device: torch.device) -> Tensor:

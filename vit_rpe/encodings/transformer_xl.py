@@ -15,6 +15,7 @@ holds the softmax scale s = D^-0.5.
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vit_rpe.encodings._card import Card
@@ -75,8 +76,9 @@ class TransformerXL(PositionEncoding):
         offsets, indices = zip(*(distinct_offsets(q, k, axis, u.device) for axis in range(q.ndim)), strict=True)
         counts = [own.shape[0] for own in offsets]
         waves = [sinusoid(own, share) for own in offsets]
-        columns = self.proj.weight.split(share, dim=1)  # what W_R does to each axis's part of r
-        vectors = torch.cat([project(*own) for own in zip(waves, columns, strict=True)])  # (R of all axes, H D)
+        # each axis's part of r with zeros for the others: what W_R makes of it alone
+        alone = [F.pad(own, (axis * share, (q.ndim - 1 - axis) * share)) for axis, own in enumerate(waves)]
+        vectors = project(self.proj, torch.cat(alone))  # (R of all axes, H D)
         table = vectors.unflatten(1, (self.num_heads, self.head_dim)).transpose(0, 1)
         bias = (v * table).sum(-1) * self.head_dim**-0.5  # (H, R of all axes)
         on_query, biases = [], []

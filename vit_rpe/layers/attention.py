@@ -22,6 +22,7 @@ from vit_rpe.checks import check_count, check_rates, check_type
 from vit_rpe.encodings import Spec, create_encoding, parse_specs
 from vit_rpe.layers._interface import AttentionLayer
 from vit_rpe.layers.kv_cache import LayerCache
+from vit_rpe.layers.linear import is_bare
 from vit_rpe.layers.options import (
     GridLike,
     Window,
@@ -289,17 +290,22 @@ class RelativeMultiheadAttention(AttentionLayer):
             qkv = self.qkv(x).reshape(*x.shape[:2], 3, self.num_heads, self.head_dim)
             q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
         else:
-            dim = self.qkv.in_features
-            weight, bias = self.qkv.weight, self.qkv.bias
-            q = F.linear(x, weight[:dim], None if bias is None else bias[:dim])
-            q = rearrange(q, "b n (h d) -> b h n d", h=self.num_heads)
-            k, v = rearrange(
-                F.linear(context, weight[dim:], None if bias is None else bias[dim:]),
-                "b n (two h d) -> two b h n d",
-                two=2,
-                h=self.num_heads,
-            ).unbind(0)
+            of_x, of_context = self._packed(x, context)
+            q = rearrange(of_x, "b n (h d) -> b h n d", h=self.num_heads)
+            k, v = rearrange(of_context, "b n (two h d) -> two b h n d", two=2, h=self.num_heads).unbind(0)
         return self.q_norm(q), self.k_norm(k), v
+
+    def _packed(self, x: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
+        """q of ``x`` (B, Nq, C), and k and v of ``context`` (B, Nk, 2 C).
+
+        A wrapped layer is called on both, and makes parts that nobody needs: twice the products.
+        """
+        width = self.num_heads * self.head_dim
+        if not is_bare(self.qkv):
+            return self.qkv(x)[..., :width], self.qkv(context)[..., width:]
+        weight, bias = self.qkv.weight, self.qkv.bias
+        q, kv = (None, None) if bias is None else (bias[:width], bias[width:])
+        return F.linear(x, weight[:width], q), F.linear(context, weight[width:], kv)
 
     def _visible(self, visible: Tensor | None, key_visible: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
         if visible is not None:

@@ -97,7 +97,8 @@ def trace(model: VisionTransformer, *, dynamic_size: bool) -> torch.export.Expor
         ValueError: some step of the model fixes the size; the message says which.
     """
     size = tuple(model.patch_embed.img_size)
-    images = torch.zeros(2, model.in_chans, *size, device=model.patch_embed.proj.weight.device)
+    some = next(model.patch_embed.parameters())
+    images = torch.zeros(2, model.in_chans, *size, device=some.device)
     dims: dict[int, Any] = {0: torch.export.Dim("batch", min=1, max=4096)}
     if dynamic_size:
         for axis, patch in enumerate(model.patch_embed.patch_size):
@@ -105,7 +106,7 @@ def trace(model: VisionTransformer, *, dynamic_size: bool) -> torch.export.Expor
     # the decomposition of the exported attention is this kernel's: traced with another, its strides would not fit
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
         try:
-            return torch.export.export(model, (images.to(model.patch_embed.proj.weight.dtype),), dynamic_shapes=(dims,))
+            return torch.export.export(model, (images.to(some.dtype),), dynamic_shapes=(dims,))
         except (RuntimeError, ValueError, torch._dynamo.exc.UserError) as error:
             what = "height and width cannot be dynamic" if dynamic_size else "the model cannot be exported"
             raise ValueError(f"{what}: {str(error).strip().splitlines()[0]}") from error

@@ -254,7 +254,7 @@ class VisionTransformer(nn.Module):
             self.global_pool = global_pool
             self._remember(fc_norm=not isinstance(self.fc_norm, nn.Identity))
         self.num_classes = num_classes
-        weight = self.patch_embed.proj.weight
+        weight = next(self.patch_embed.parameters())
         self.head = classifier(self.embed_dim, num_classes, device=weight.device, dtype=weight.dtype)
         self.head.train(self.training)
 
@@ -290,7 +290,7 @@ class VisionTransformer(nn.Module):
 
     def freeze(self) -> None:
         """Turn positions into constants of the native grid, for deployment."""
-        freeze_positions(self, self.grid, self.patch_embed.proj.weight.device)
+        freeze_positions(self, self.grid, next(self.parameters()).device)
 
     def unfreeze(self) -> None:
         """Undo :meth:`freeze`."""
