@@ -166,7 +166,7 @@ ALLOWED = {
     ("layers/attention.py", "self.qkv.weight"): "half of a bare layer, see layers/linear.py",
     ("layers/attention.py", "self.qkv.bias"): "half of a bare layer, see layers/linear.py",
     ("layers/absolute.py", "self.weight"): "its own parameter",
-    ("models/sequence/io.py", "model.token_embed.weight"): "drawn when the model is built",
+    ("models/sequence/model.py", "self.token_embed.weight"): "drawn when the model is built",
 }
 INITIAL = ("reset_parameters", "zero_")
 
