@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         RelativePositionBias,
         sincos_embedding,
     )
-    from vit_rpe.models import VisionTransformer, add_rpe, from_timm
+    from vit_rpe.models import VisionTransformer, add_rpe, from_timm, replace_attention
     from vit_rpe.position.geometry import TokenGrid
     from vit_rpe.position.terms import PositionTerms
 
@@ -45,6 +45,7 @@ __all__ = [
     "create_encoding",
     "from_timm",
     "list_encodings",
+    "replace_attention",
     "sincos_embedding",
 ]
 
@@ -57,7 +58,7 @@ _HOMES = {
         "RelativePositionBias",
         "sincos_embedding",
     ),
-    "vit_rpe.models": ("VisionTransformer", "add_rpe", "from_timm"),
+    "vit_rpe.models": ("VisionTransformer", "add_rpe", "from_timm", "replace_attention"),
     "vit_rpe.position.geometry": ("TokenGrid",),
     "vit_rpe.position.terms": ("PositionTerms",),
 }

@@ -2,8 +2,8 @@
 
 from vit_rpe.models import rpe_sequence as rpe_sequence
 from vit_rpe.models import vit_rpe as vit_rpe
-from vit_rpe.models.exchange import add_rpe, from_timm
+from vit_rpe.models.exchange import add_rpe, from_timm, replace_attention
 from vit_rpe.models.sequence.model import SequenceTransformer
 from vit_rpe.models.vision.vit import VisionTransformer
 
-__all__ = ["SequenceTransformer", "VisionTransformer", "add_rpe", "from_timm"]
+__all__ = ["SequenceTransformer", "VisionTransformer", "add_rpe", "from_timm", "replace_attention"]

@@ -2,9 +2,9 @@
 
 from vit_rpe.models.exchange.describe import Description, describe
 from vit_rpe.models.exchange.from_timm import from_timm
+from vit_rpe.models.exchange.in_place import add_rpe, replace_attention
 from vit_rpe.models.exchange.load import checkpoint_filter
 from vit_rpe.models.exchange.public import PUBLIC, public_description, public_name
-from vit_rpe.models.exchange.retrofit import add_rpe
 
 __all__ = [
     "PUBLIC",
@@ -15,4 +15,5 @@ __all__ = [
     "from_timm",
     "public_description",
     "public_name",
+    "replace_attention",
 ]

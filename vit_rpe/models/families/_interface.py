@@ -21,10 +21,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from torch import nn
+from torch import Tensor, nn
 
 from vit_rpe.attention import AttentionCall
 from vit_rpe.attention.lazy_terms import Position
+from vit_rpe.models.families._own import OwnPosition
 from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.position.terms import NOTHING
 
@@ -37,13 +38,16 @@ class Sight:
     terms serves them; where each of them lies is said by its origin.
 
     Attributes:
-        image: tokens of the whole image per axis, as the layer's stage has them (with what is padded to whole windows).
+        image: tokens of the whole image per axis, as the layer's stage has them; the tokens of a window that lie beyond
+            are padding.
         q_grid, k_grid: queries and keys of one window, prefix tokens first: ``size`` that of the window, ``stride`` for
-            pooled tokens (MViTv2) and dilated ones (grid attention).
+            pooled tokens (MViTv2).
         origins: where the first token of every window lies on the image, in the order of the windows; one window of
             zeros is the whole image.
         shift: the image was rolled by minus so many tokens per axis before it was cut into windows (Swin): the token
             at coordinate c of the rolled image is the one at (c + shift) mod ``image``. None: not rolled.
+        spread: neighbouring tokens of a window lie so many tokens of the image apart per axis (grid attention), while
+            they are neighbours to the position. None: next to each other.
     """
 
     image: tuple[int, ...]
@@ -51,6 +55,7 @@ class Sight:
     k_grid: TokenGrid
     origins: tuple[tuple[int, ...], ...]
     shift: tuple[int, ...] | None = None
+    spread: tuple[int, ...] | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -86,6 +91,8 @@ class Family(ABC):
     ``forward`` by name, without those left at their default.
     """
 
+    position_names: ClassVar[tuple[str, ...]] = ()
+    """The parameters, buffers and modules of a layer that hold its own position; exchange takes them out."""
     layers: ClassVar[tuple[type[nn.Module], ...]]
     """The attention classes it is for, exactly these: a subclass may compute something else."""
 
@@ -106,9 +113,43 @@ class Family(ABC):
     def sight(self, layer: Any, place: Place, inputs: Mapping[str, Any]) -> Sight | None:
         """What this call sees; None where it is not known, or tokens were dropped."""
 
+    def grids(self, layer: Any, place: Place, inputs: Mapping[str, Any]) -> tuple[TokenGrid, TokenGrid] | None:
+        """Where queries and keys lie to each other; families that know it without the image say so."""
+        sight = self.sight(layer, place, inputs)
+        return None if sight is None else (sight.q_grid, sight.k_grid)
+
+    def native(self, layer: Any, facts: Mapping[str, Any]) -> TokenGrid:
+        """The grid that a new encoding for this layer is made for."""
+        raise NotImplementedError(f"{type(self).__name__} takes no other encoding")
+
+    def head_width(self, layer: Any) -> int:
+        """D of queries and keys."""
+        return int(layer.head_dim)
+
+    def own(self, layer: Any, facts: Mapping[str, Any]) -> OwnPosition | None:
+        """The layer's own position in our words, with copies of its weights; None where it has none."""
+        return None
+
+    def translate(self, layer: Any, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The layer's own position weights, by their names, as parameters of our encoding."""
+        return {}
+
+    def remains(self, layer: Any) -> Mapping[str, Any]:
+        """What stands where the modules of the layer's own position stood, for the modules around that ask."""
+        return {}
+
     def position(self, layer: Any, sight: Sight | None, inputs: Mapping[str, Any]) -> Position:
         """What the layer itself knows of position, as terms for the grids of ``sight`` (tables, rotations)."""
-        return NOTHING
+        own = None if sight is None else self.own_at(layer, sight)
+        if own is None or sight is None:
+            return NOTHING
+        like = next(layer.parameters())
+        encoding = own.encoding(layer.num_heads, self.head_width(layer), like)
+        return encoding.eval()(sight.q_grid, sight.k_grid, like.device)
+
+    def own_at(self, layer: Any, sight: Sight) -> OwnPosition | None:
+        """:meth:`own` as the layer uses it for these grids."""
+        return self.own(layer, {})
 
     @abstractmethod
     def call(self, layer: Any, inputs: Mapping[str, Any], sight: Sight | None, position: Position) -> AttentionCall:

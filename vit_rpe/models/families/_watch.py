@@ -37,15 +37,15 @@ def place_layers(model: nn.Module, layers: Mapping[str, nn.Module]) -> tuple[dic
     places: dict[str, Place] = {}
     watches: dict[tuple[nn.Module, Family], Watch] = {}
     for path, layer in layers.items():
-        family, around = family_of(layer), _around(model, path)
-        places[path] = Place(family.facts(layer, around))
-        watched = family.watched(layer, around)
+        family, holders = family_of(layer), around(model, path)
+        places[path] = Place(family.facts(layer, holders))
+        watched = family.watched(layer, holders)
         if watched is not None:
             watches.setdefault((watched, family), Watch(family)).places.append(places[path])
     return places, [watched.register_forward_pre_hook(watch) for (watched, _), watch in watches.items()]
 
 
-def _around(model: nn.Module, path: str) -> list[nn.Module]:
+def around(model: nn.Module, path: str) -> list[nn.Module]:
     """The modules that hold the one at ``path``, innermost first."""
     around = [model]
     for part in path.split(".")[:-1]:

@@ -5,21 +5,19 @@ Legend: B batch, N tokens with prefix, C channels.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
 from timm.layers import Attention
 from timm.models.vision_transformer import Block, VisionTransformer
-from torch import Tensor, nn
+from torch import nn
 
-from vit_rpe.attention import AttentionCall
 from vit_rpe.encodings import Spec, create_encoding, parse_specs
-from vit_rpe.layers import AttentionLayer
-from vit_rpe.layers.options import check_attention, describe_position
+from vit_rpe.layers.options import check_attention
+from vit_rpe.models.exchange.in_place.positioned import Names, PositionedAttention
 from vit_rpe.models.exchange.parts import drop_rate, name_of, require, require_foreign
 from vit_rpe.models.exchange.start import start_at_zero
-from vit_rpe.models.families import Place, family_of, place_layers
+from vit_rpe.models.families import place_layers
 from vit_rpe.position.geometry import TokenGrid
 
 
@@ -89,16 +87,6 @@ def add_rpe(model: nn.Module, rpe: Spec | Sequence[Spec], *, attn_impl: str = "a
     return model
 
 
-class Names:
-    """A callable that gives fixed parameter names."""
-
-    def __init__(self, names: set[str]) -> None:
-        self.names = set(names)
-
-    def __call__(self) -> set[str]:
-        return set(self.names)
-
-
 class Resize:
     """timm's ``set_input_size`` of a model, and the encodings' after it."""
 
@@ -116,55 +104,6 @@ class Resize:
             if isinstance(module, PositionedAttention):
                 module.place.image = grid.size
                 module.rpe = module.rpe.resized(grid)
-
-
-class PositionedAttention(AttentionLayer):
-    """Somebody else's attention with position terms in it: its layers and numbers under their names.
-
-    Args:
-        attention: whose layers are taken over.
-        position: the encoding, found at ``rpe``.
-        place: where the layer is in its model; knows the image in hand.
-        attn_impl: ``"auto"`` or an attention kernel by name.
-    """
-
-    def __init__(self, attention: nn.Module, position: Any, place: Place, attn_impl: str) -> None:
-        super().__init__()
-        vars(self).update({name: value for name, value in vars(attention).items() if not name.startswith("_")})
-        self._modules.update(attention._modules)
-        self._parameters.update(attention._parameters)
-        self._buffers.update(attention._buffers)
-        self.family = family_of(attention)
-        self.argument_names = tuple(inspect.signature(attention.forward).parameters)
-        self.place = place
-        self.attn_impl = attn_impl
-        self.rpe = position
-
-    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
-        """Arguments and result are those of the attention that was here."""
-        call = self.attention_call(*args, **kwargs)
-        return call.finish(call.attend(self.attn_impl))
-
-    def attention_call(self, *args: Any, **kwargs: Any) -> AttentionCall:
-        """What :meth:`forward` is going to apply.
-
-        Raises:
-            ValueError: tokens that are not those of a whole image.
-        """
-        inputs = self.arguments(args, kwargs)
-        tokens = inputs[self.argument_names[0]]
-        sight = self.family.sight(self, self.place, inputs)
-        if sight is None:
-            raise ValueError(
-                f"{tuple(tokens.shape)} tokens are not those of the image in hand, {self.place.image}: "
-                "the encoding cannot know where they lie"
-            )
-        position = describe_position(self.rpe, sight.q_grid, sight.k_grid, tokens.device)
-        return self.family.call(self, inputs, sight, position)
-
-    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """What ``forward`` is given, under the names of the attention that was here."""
-        return {**dict(zip(self.argument_names, args, strict=False)), **kwargs}
 
 
 def _drops_patches(model: VisionTransformer) -> bool:

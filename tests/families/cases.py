@@ -1,0 +1,81 @@
+"""Small models of every family, from timm, with large random weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import timm
+import torch
+from torch import nn
+
+SWIN = {"embed_dim": 16, "depths": (2, 2), "num_heads": (2, 4)}
+SAM = {"embed_dim": 24, "depth": 2, "num_heads": 3, "global_attn_indexes": (1,), "neck_chans": 8}
+MAXVIT = {"embed_dim": (32, 64), "depths": (1, 1), "stem_width": 8}
+
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    # stages of 12 x 18 and 6 x 9 tokens: windows of 7 are padded on the first and shrink to 6 x 7 on the second
+    "swin": ("swin_tiny_patch4_window7_224", {"img_size": (48, 72), "window_size": 7, **SWIN}),
+    "swin-square": ("swin_tiny_patch4_window7_224", {"img_size": 64, "window_size": 4, **SWIN}),
+    "swinv2": ("swinv2_tiny_window8_256", {"img_size": (48, 72), "window_size": 5, **SWIN}),
+    "swinv2-square": ("swinv2_tiny_window8_256", {"img_size": 64, "window_size": 4, **SWIN}),
+    "swinv2-pretrained": (
+        "swinv2_base_window12to16_192to256",
+        {"img_size": (48, 72), "window_size": 5, "pretrained_window_sizes": (4, 3), **SWIN},
+    ),
+    "swinv2_cr": ("swinv2_cr_tiny_ns_224", {"img_size": (48, 72), "window_size": 5, **SWIN}),
+    "sam": ("samvit_base_patch16", {"img_size": (80, 112), "window_size": 3, **SAM}),
+    "sam-square": ("samvit_base_patch16", {"img_size": 96, "window_size": 4, **SAM}),
+    "maxvit-mlp": (
+        "maxvit_rmlp_pico_rw_256",
+        {"img_size": (64, 96), "transformer_window_size": (4, 3), "block_type": ("M", "M"), **MAXVIT},
+    ),
+    "maxvit-table": (
+        "maxvit_pico_rw_256",
+        {"img_size": (64, 96), "transformer_window_size": (4, 3), "block_type": ("M", "M"), **MAXVIT},
+    ),
+    "maxvit-parallel": (
+        "maxvit_tiny_pm_256",
+        {"img_size": (64, 96), "transformer_window_size": (4, 3), "block_type": ("PM", "PM"), **MAXVIT},
+    ),
+    "maxvit-tf": (
+        "maxvit_tiny_tf_224",
+        {"img_size": (64, 96), "transformer_window_size": (4, 3), "block_type": ("M", "M"), **MAXVIT},
+    ),
+    "maxvit-square": (
+        "maxvit_tiny_tf_224",
+        {"img_size": 64, "transformer_window_size": (4, 4), "block_type": ("M", "M"), **MAXVIT},
+    ),
+    "coatnet": ("coatnet_nano_rw_224", {"img_size": (64, 96), "block_type": ("C", "T"), **MAXVIT}),
+    "coatnet-mlp": (
+        "coatnet_rmlp_nano_rw_224",
+        {"img_size": (64, 96), "block_type": ("T", "T"), **MAXVIT, "stem_width": 32},
+    ),
+}
+"""A name in timm and the changes that make it small; images are not square unless the name says so."""
+
+
+def build(case: str, **changes: Any) -> nn.Module:
+    """The model of a case, randomised, in evaluation mode."""
+    name, small = CASES[case]
+    model: nn.Module = timm.create_model(name, **{"num_classes": 5, **small, **changes})
+    return randomize(model).eval()
+
+
+def image(case: str, **changes: Any) -> torch.Tensor:
+    """Two random images of the case's size."""
+    size = {**CASES[case][1], **changes}["img_size"]
+    height, width = (size, size) if isinstance(size, int) else size
+    return torch.randn(2, 3, height, width)
+
+
+def randomize(model: nn.Module) -> nn.Module:
+    """Vectors and tables from N(0, 1/4), so that position matters; matrices scaled by their width."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            large = parameter.ndim < 2 or "table" in name or "rel_pos_" in name or "bias" in name
+            spread = 0.5 if large else parameter[0].numel() ** -0.5
+            parameter.copy_(torch.randn_like(parameter) * spread)
+        for name, buffer in model.named_buffers():
+            if name.endswith("running_var"):
+                buffer.uniform_(0.5, 1.5)
+    return model

@@ -1,0 +1,118 @@
+"""Somebody else's attention with an encoding of ours in it.
+
+Legend: B batch, N tokens with prefix, C channels.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from typing import Any
+
+from torch import Tensor, nn
+
+from vit_rpe.attention import AttentionCall
+from vit_rpe.encodings import PositionEncoding
+from vit_rpe.layers import AttentionLayer
+from vit_rpe.layers.options import describe_position
+from vit_rpe.models.families import Place, family_of
+
+
+class Names:
+    """A callable that gives fixed parameter names."""
+
+    def __init__(self, names: set[str]) -> None:
+        self.names = set(names)
+
+    def __call__(self) -> set[str]:
+        return set(self.names)
+
+
+class PositionedAttention(AttentionLayer):
+    """Somebody else's attention with position terms in it: its layers and numbers under their names.
+
+    Args:
+        attention: whose layers are taken over.
+        position: the encoding, found at ``rpe``.
+        place: where the layer is in its model; knows the image in hand.
+        attn_impl: ``"auto"`` or an attention kernel by name.
+        keeps: the encoding says what the attention's own position said, so that files with its weights fit.
+    """
+
+    def __init__(
+        self, attention: nn.Module, position: PositionEncoding, place: Place, attn_impl: str, *, keeps: bool = False
+    ) -> None:
+        super().__init__()
+        family = family_of(attention)
+        vars(self).update({name: value for name, value in vars(attention).items() if not name.startswith("_")})
+        self._modules.update(attention._modules)
+        self._parameters.update(attention._parameters)
+        self._buffers.update(attention._buffers)
+        for kind in (self._modules, self._parameters, self._buffers):
+            for name in family.position_names:
+                kind.pop(name, None)
+        self._non_persistent_buffers_set = attention._non_persistent_buffers_set & self._buffers.keys()
+        vars(self).update(family.remains(attention))
+        vars(self).pop("fused_attn", None)
+        self.training = attention.training
+        self.family = family
+        self.keeps = keeps
+        self.argument_names = tuple(inspect.signature(attention.forward).parameters)
+        self.place = place
+        self.attn_impl = attn_impl
+        self.rpe = position
+        self.register_load_state_dict_pre_hook(_translate_weights)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Arguments and result are those of the attention that was here."""
+        call = self.attention_call(*args, **kwargs)
+        return call.finish(call.attend(self.attn_impl))
+
+    def attention_call(self, *args: Any, **kwargs: Any) -> AttentionCall:
+        """What :meth:`forward` is going to apply.
+
+        Raises:
+            ValueError: tokens that are not those of a whole image.
+        """
+        inputs = self.arguments(args, kwargs)
+        tokens = inputs[self.argument_names[0]]
+        grids = self.family.grids(self, self.place, inputs)
+        if grids is None:
+            raise ValueError(
+                f"{tuple(tokens.shape)} tokens are not those of the image in hand, {self.place.image}: "
+                "the encoding cannot know where they lie"
+            )
+        position = describe_position(self.rpe, *grids, tokens.device)
+        return self.family.call(self, inputs, self.family.sight(self, self.place, inputs), position)
+
+    def set_window_size(self, window_size: tuple[int, int]) -> None:
+        """What timm's blocks tell their attention; the encoding follows in :meth:`resize`."""
+        self.window_size = tuple(window_size)
+
+    def resize(self) -> None:
+        """Fit the encoding to the size that the family now reads off the model."""
+        grid = self.family.native(self, self.place.facts)
+        if grid != self.rpe.grid:
+            self.rpe = self.rpe.resized(grid)
+
+    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """What ``forward`` is given, under the names of the attention that was here."""
+        return {**dict(zip(self.argument_names, args, strict=False)), **kwargs}
+
+
+def _translate_weights(
+    module: PositionedAttention, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+) -> None:
+    """Hook of ``load_state_dict``: the position weights of a file of the family become those of ``rpe``."""
+    names = module.family.position_names
+    own = [key for key in state_dict if key.startswith(prefix) and key[len(prefix) :].split(".")[0] in names]
+    weights = {key.removeprefix(prefix): state_dict.pop(key) for key in own}
+    translated = module.family.translate(module, weights) if weights else {}
+    if module.keeps:
+        state_dict.update({f"{prefix}rpe.{name}": value for name, value in translated.items()})
+    elif translated:
+        warnings.warn(
+            f"the position weights of {prefix.rstrip('.')} in the file are left out: {module.rpe.name!r} is in their "
+            "place",
+            stacklevel=2,
+        )

@@ -1,0 +1,129 @@
+"""Position of ours in the attention of other people's models, which stay the objects they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from timm.models.vision_transformer import VisionTransformer
+from torch import nn
+
+from vit_rpe.encodings import PositionEncoding, Spec, create_encoding, parse_specs
+from vit_rpe.layers.options import check_attention
+from vit_rpe.models.exchange.in_place.positioned import Names, PositionedAttention
+from vit_rpe.models.exchange.in_place.retrofit import add_rpe
+from vit_rpe.models.exchange.parts import name_of, require_foreign
+from vit_rpe.models.exchange.start import start_at_zero
+from vit_rpe.models.families import Place, around, family_of, is_described, place_layers, require_described
+
+KEEP = "keep"
+
+
+def replace_attention(model: nn.Module, rpe: Spec | Sequence[Spec] = KEEP, *, attn_impl: str = "auto") -> nn.Module:
+    """Give every attention of a model an encoding of ours, in place.
+
+    Projections, norms, pooling and everything around stay what they are, under their names, so that public files load.
+    The encoding is found at ``<attention>.rpe`` and follows ``set_input_size`` of the model.
+
+    Args:
+        model: a model of a described family (:mod:`vit_rpe.models.families`): Swin, Swin V2, Segment Anything,
+            MaxViT, CoAtNet and others of timm; a plain ``VisionTransformer`` goes to :func:`add_rpe`.
+        rpe: ``"keep"`` says the model's own position in our encodings, with its weights. Another spec takes its place;
+            encodings that only add to the logits start at zero.
+        attn_impl: ``"auto"`` or an attention kernel by name.
+
+    Returns:
+        The same object.
+
+    Raises:
+        ValueError: an attention that no family describes, a model without position to keep, an unknown encoding or
+            kernel; the model is then as it was.
+    """
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"replace_attention is for models, got {model!r}")
+    require_foreign(model)
+    keeps = isinstance(rpe, str) and rpe == KEEP
+    if isinstance(model, VisionTransformer):
+        if keeps:
+            raise ValueError(f"{name_of(model)} has no relative position to keep: name an encoding")
+        return add_rpe(model, rpe, attn_impl=attn_impl)
+    specs = [] if keeps else parse_specs(rpe)
+    require_described(model)
+    layers = {path: module for path, module in model.named_modules() if is_described(module)}
+    if not layers:
+        raise ValueError(f"{name_of(model)} has no attention that could be replaced")
+    places, watches = place_layers(model, layers)
+    for watch in watches:
+        watch.remove()
+    made: dict[str, PositionEncoding] = {}
+    for index, (path, layer) in enumerate(layers.items()):
+        context = {"depth_index": index, "depth": len(layers)}
+        made[path] = _kept(layer, places[path]) if keeps else _new(layer, places[path], specs, context)
+    if keeps and all(position.name == "none" for position in made.values()):
+        raise ValueError(f"{name_of(model)} has no relative position to keep: name an encoding")
+    if not keeps:
+        start_at_zero(part for position in made.values() for part in position.parts())
+    for path, layer in layers.items():
+        position = made[path]
+        impl = check_attention(attn_impl, position, position.grid, logit_clip=None, device=_like(layer).device)
+        new = PositionedAttention(layer, position, places[path], impl, keeps=keeps)
+        parent, _, name = path.rpartition(".")
+        setattr(model.get_submodule(parent), name, new)
+    _teach(model)
+    return model
+
+
+def positioned_layers(model: nn.Module) -> dict[str, PositionedAttention]:
+    """The attentions that :func:`replace_attention` put into a model, by their paths."""
+    return {path: module for path, module in model.named_modules() if isinstance(module, PositionedAttention)}
+
+
+def _kept(layer: Any, place: Place) -> PositionEncoding:
+    family = family_of(layer)
+    own = family.own(layer, place.facts)
+    if own is None:
+        return _new(layer, place, [], {})
+    return own.encoding(layer.num_heads, family.head_width(layer), _like(layer))
+
+
+def _new(layer: Any, place: Place, specs: Sequence[Spec], context: Mapping[str, int]) -> PositionEncoding:
+    family, like = family_of(layer), _like(layer)
+    return create_encoding(
+        list(specs),
+        layer.num_heads,
+        family.head_width(layer),
+        family.native(layer, place.facts),
+        device=like.device,
+        dtype=like.dtype,
+        **context,
+    )
+
+
+def _like(layer: nn.Module) -> nn.Parameter:
+    return next(layer.parameters())
+
+
+def _teach(model: Any) -> None:
+    """Make ``set_input_size`` and ``no_weight_decay`` know of the encodings."""
+    undecayed = set(model.no_weight_decay()) if callable(getattr(model, "no_weight_decay", None)) else set()
+    for path, layer in positioned_layers(model).items():
+        undecayed |= {f"{path}.rpe.{own}" for own in layer.rpe.no_weight_decay()}
+    vars(model).update(no_weight_decay=Names(undecayed), set_input_size=Resize(model))
+
+
+class Resize:
+    """A model's ``set_input_size``, and the encodings' after it."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        kind = type(self.model)
+        resize = getattr(kind, "set_input_size", None)
+        if resize is None:
+            self.model.patch_embed.set_input_size(*args, **kwargs)
+        else:
+            resize(self.model, *args, **kwargs)
+        for path, layer in positioned_layers(self.model).items():
+            layer.place.facts = layer.family.facts(layer, around(self.model, path))
+            layer.resize()
