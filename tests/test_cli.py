@@ -142,12 +142,15 @@ def test_evaluate_from_the_checkpoint_alone(trained: Path, capsys) -> None:
     assert out.splitlines()[-1].startswith("train accuracy: ")
 
 
-def test_evaluate_refuses_other_classes(trained: Path, tmp_path: Path, capsys) -> None:
+def test_evaluation_refuses_other_classes(trained: Path, tmp_path: Path, capsys) -> None:
     for name in ("0", "1", "2"):
         _images(tmp_path / "train", name, 2)
         _images(tmp_path / "val", name, 2)
-    assert main(["evaluate", "--checkpoint", str(trained), "--data.path", str(tmp_path)]) == 1
-    assert "the data have the classes 0, 1, 2 (3), the checkpoint has 0, 1, 2, 10 (4)" in capsys.readouterr().err
+    for command in ("evaluate", "extrapolate"):
+        assert main([command, "--checkpoint", str(trained), "--data.path", str(tmp_path)]) == 1
+        assert "the data have the classes 0, 1, 2 (3), the checkpoint has 0, 1, 2, 10 (4)" in capsys.readouterr().err
+    assert main(["evaluate", "--checkpoint", str(trained), "--data.name", "digits"]) == 1
+    assert "the data have the classes 0, 1, 2, 3, 4, 5, 6, 7, ... (10)" in capsys.readouterr().err
 
 
 def test_predict(trained: Path, colours: Path, capsys) -> None:

@@ -97,29 +97,19 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _evaluate(args: argparse.Namespace, loaded: LoadedCheckpoint) -> tuple[Evaluation, str]:
-    from vit_rpe.data import eval_loader, read_config, rebuild_data
+    from vit_rpe.data import eval_loader
+    from vit_rpe.evaluation.trained_data import trained_data
     from vit_rpe.training.metrics import evaluate
 
-    config = read_config(loaded.info.data)
-    given = {
-        "name": args.data_name,
-        "path": args.data_path,
-        "eval_batch_size": args.batch_size,
-        "num_workers": args.workers,
-    }
-    config = replace(config, **{key: value for key, value in given.items() if value is not None})
-    treatment = loaded.treatment
-    bundle = rebuild_data(config, treatment)
-    if bundle.class_names != loaded.class_names:
-        raise ValueError(
-            f"the data have the classes {_some(bundle.class_names)}, the checkpoint has {_some(loaded.class_names)}"
-        )
+    given = {"name": args.data_name, "path": args.data_path}
+    given |= {"eval_batch_size": args.batch_size, "num_workers": args.workers}
+    bundle, config = trained_data(loaded, **given)
     device = choose_device(args.device)
     samples = bundle.val if args.split == "val" else bundle.train
     result = evaluate(
         loaded.model.to(device),
         eval_loader(replace(bundle, val=samples), config),
-        prepare=lambda images: treatment.normalize(images.to(device)),
+        prepare=lambda inputs: bundle.to_device_batch(inputs, device),
         num_classes=len(loaded.class_names),
         device=device,
         confusion=True,
@@ -128,7 +118,3 @@ def _evaluate(args: argparse.Namespace, loaded: LoadedCheckpoint) -> tuple[Evalu
     if skipped:
         print(skipped, file=sys.stderr)
     return result, f"{args.split} of {bundle.split}"
-
-
-def _some(names: list[str]) -> str:
-    return f"{', '.join(names[:8])}{', ...' if len(names) > 8 else ''} ({len(names)})"

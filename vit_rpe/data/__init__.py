@@ -5,7 +5,7 @@ resume anywhere.
 from vit_rpe.data.batch import Batch, Samples
 from vit_rpe.data.build import build_data, read_treatment, rebuild_data
 from vit_rpe.data.bundle import DataBundle
-from vit_rpe.data.config import DATA_NAMES, DataConfig, read_config
+from vit_rpe.data.config import DATA_NAMES, DataConfig, other_data, read_config
 from vit_rpe.data.errors import BadImageError, DataNotFoundError
 from vit_rpe.data.images.config import ImageData
 from vit_rpe.data.images.mixing import BatchMixer, batch_mixer
@@ -39,6 +39,7 @@ __all__ = [
     "eval_loader",
     "image_samples",
     "image_treatment",
+    "other_data",
     "read_config",
     "read_treatment",
     "rebuild_data",

@@ -11,10 +11,11 @@ from vit_rpe.data.options import DataOptions
 from vit_rpe.data.sources import SOURCES
 from vit_rpe.data.text.config import TextData
 
-__all__ = ["DATA_NAMES", "DataConfig", "check_options", "read_config"]
+__all__ = ["DATA_NAMES", "DataConfig", "check_options", "other_data", "read_config"]
 
 DATA_NAMES = tuple(SOURCES)
 _CONFIGS: tuple[type[ImageData], type[TextData]] = (ImageData, TextData)
+_LOADING = {field.name for field in fields(DataOptions)} - {"name", "path", "val_path", "fraction"}
 _DEFAULTS = {field.name: field.default for config in _CONFIGS for field in fields(config)}
 
 
@@ -48,6 +49,23 @@ def read_config(values: dict[str, Any]) -> ImageData | TextData:
     own = {field.name for field in fields(SOURCES[name].config)}
     kept = {key: given for key, given in values.items() if key in own or not _is_default(key, given)}
     return DataConfig(**kept)
+
+
+def other_data(values: dict[str, Any], **changes: Any) -> ImageData | TextData:
+    """The options of a trained model's data (``values``), changed where ``changes`` are not None.
+
+    With another ``path``, ``val_path`` goes with the old one; with another ``name``, all that was said of the source.
+
+    Raises:
+        ValueError: as ``DataConfig``.
+    """
+    given = {key: value for key, value in changes.items() if value is not None}
+    kept = dict(values)
+    if given.get("name", kept.get("name", "digits")) != kept.get("name", "digits"):
+        kept = {key: kept[key] for key in _LOADING if key in kept}
+    elif "path" in given:
+        kept.pop("val_path", None)
+    return read_config({**kept, **given})
 
 
 def check_options(config: DataOptions) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from vit_rpe.data import read_config, text_treatment
+from vit_rpe.data import other_data, text_treatment
 from vit_rpe.data.text.build import validation_text
 from vit_rpe.data.text.config import text_data
 from vit_rpe.data.text.windows import evaluation_windows
@@ -44,10 +43,9 @@ def bits_by_length(
     """
     loaded = load_checkpoint(checkpoint)
     treatment = text_treatment(loaded.treatment, f"the model in {loaded.folder}")
-    config = text_data(read_config(loaded.info.data))
+    config = text_data(other_data(loaded.info.data, path=data_path))
     if treatment.task != "language":
         raise ValueError(f"{loaded.folder} holds no language model")
-    config = config if data_path is None else replace(config, path=data_path, val_path=None)
     text = validation_text(config, treatment)
     results = {}
     for length in lengths:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from vit_rpe.data import eval_loader, read_config, rebuild_data
+from vit_rpe.data import eval_loader
+from vit_rpe.evaluation.trained_data import trained_data
 from vit_rpe.training.checkpoint.checkpoint import load_checkpoint
 from vit_rpe.training.metrics import evaluate
 
@@ -96,10 +96,7 @@ def _accuracy(
 ) -> float:
     loaded = load_checkpoint(checkpoint, img_size=img_size)
     change_model(loaded.model)
-    config = read_config(loaded.info.data)
-    if data_path is not None:
-        config = replace(config, path=data_path)
-    bundle = rebuild_data(config, loaded.treatment)
+    bundle, config = trained_data(loaded, path=data_path)
 
     def batches() -> Iterator[tuple[Tensor, Tensor]]:
         for images, labels in eval_loader(bundle, config):
