@@ -85,7 +85,9 @@ def one_line_errors(work: Callable[[], int | None]) -> int:
         The exit status: that of ``work``, 1 after an error, 130 after Ctrl-C.
     """
     try:
-        return work() or 0
+        status = work() or 0
+        sys.stdout.flush()
+        return status
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
