@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from tests.commands.test_effects import CASES, options_of, outcome, parser_of, places  # noqa: F401  (a fixture)
+
 from vit_rpe.cli import COMMANDS, main
 from vit_rpe.commands._options import Renamed
 
