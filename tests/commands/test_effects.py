@@ -9,20 +9,14 @@ import importlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pytest
-import timm
 from matplotlib.figure import Figure
-from PIL import Image
 
+from tests.commands.conftest import NAME
 from vit_rpe.benchmark.measuring.compare import Result
 from vit_rpe.cli import COMMANDS, OptionParser, main
 from vit_rpe.commands.parity import Difference
-from vit_rpe.data import Preprocessing
-from vit_rpe.training.checkpoint.checkpoint import CheckpointInfo, save_checkpoint
 
-NAME = "vit_rpe_nano_patch2_8"
-ARGS = {"img_size": [8, 8], "in_chans": 1, "num_classes": 10, "class_token": True, "depth": 2, "rpe": "bias"}
 DEVICE = "where it is computed; on this machine auto and cpu are one"
 CHUNKS = "images at a time; the result does not depend on it"
 
@@ -190,30 +184,6 @@ def options_of(command: str) -> set[str]:
     shown = [action for action in parser_of(command)._actions if action.help is not argparse.SUPPRESS]
     names = {action.option_strings[0] if action.option_strings else str(action.metavar) for action in shown}
     return names - {"-h"}
-
-
-@pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Two checkpoints on digits, two images, a folder of images by class, and a study in which one cell is done."""
-    root = tmp_path_factory.mktemp("places")
-    treatment = Preprocessing((8, 8), 1, (0.5,), (0.25,)).to_dict()
-    for name in ("run", "other"):
-        (root / name).mkdir()
-        model = timm.create_model(NAME, **ARGS)
-        info = CheckpointInfo(NAME, ARGS, list("0123456789"), treatment, data={"name": "digits"})
-        save_checkpoint(root / name, model.state_dict(), info)
-    random = np.random.default_rng(0)
-    for path in (
-        "image.png",
-        "image2.png",
-        *(f"folder/{split}/{name}/1.png" for split in ("train", "val") for name in "ab"),
-    ):
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(random.integers(0, 256, (8, 8), dtype=np.uint8)).save(root / path)
-    (root / "study" / "cells" / "none-seed0").mkdir(parents=True)
-    (root / "study" / "cells" / "none-seed0" / "result.json").write_text('{"label": "none"}')
-    found = {name: str(root / name) for name in ("run", "other", "folder", "study")}
-    return {**found, "image": str(root / "image.png"), "image2": str(root / "image2.png")}
 
 
 @pytest.fixture

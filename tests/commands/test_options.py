@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.commands.test_effects import CASES, options_of, outcome, parser_of, places  # noqa: F401  (a fixture)
 
+from tests.commands.test_effects import CASES, options_of, outcome, parser_of
 from vit_rpe.cli import COMMANDS, main
 from vit_rpe.commands._options import Renamed
 
@@ -130,7 +130,7 @@ def test_without_data_an_image_is_asked_for(capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other file systems refuse such names")
-def test_names_that_are_no_text_are_printed_somehow(places: dict[str, str], tmp_path: Path) -> None:  # noqa: F811
+def test_names_that_are_no_text_are_printed_somehow(places: dict[str, str], tmp_path: Path) -> None:
     """In a process of its own: the streams of a real terminal, strict about what they encode."""
     strange = os.fsencode(tmp_path) + b"/caf\xe9.png"
     Path(os.fsdecode(strange)).write_bytes(Path(places["image"]).read_bytes())
