@@ -34,8 +34,8 @@ def grid_pairs(axes: int, prefix: int = 0) -> dict[str, tuple[TokenGrid, TokenGr
     """Query and key grids by situation, for a table made for the native grid."""
     native = native_grid(axes, prefix)
     ones = (1,) * axes
-    window = TokenGrid((1,) * (axes - 1) + (2,), prefix, offset=ones, extent=native.size)
-    last = TokenGrid(ones, 0, offset=tuple(size - 1 for size in native.size), extent=native.size)
+    window = TokenGrid((1,) * (axes - 1) + (2,), prefix, origin=ones, extent=native.size)
+    last = TokenGrid(ones, 0, origin=tuple(size - 1 for size in native.size), extent=native.size)
     bigger = TokenGrid({1: (8,), 2: (4, 5), 3: (1, 5, 2)}[axes], prefix)
     pooled = TokenGrid(tuple((size + 1) // 2 for size in native.size), prefix, stride=(2,) * axes, extent=native.size)
     other = TokenGrid({1: (3,), 2: (3, 1), 3: (3, 1, 2)}[axes], prefix)
@@ -123,4 +123,4 @@ def output(
 
 
 def window_of(grid: TokenGrid, offset: tuple[int, ...], size: tuple[int, ...], prefix: int) -> TokenGrid:
-    return replace(grid, size=size, offset=offset, extent=grid.size, num_prefix=prefix)
+    return replace(grid, size=size, origin=offset, extent=grid.size, num_prefix=prefix)

@@ -34,7 +34,7 @@ def test_keys_pooled_with_a_rest() -> None:
 
 def test_window_of_queries_and_keys_has_the_rows_of_the_whole() -> None:
     q, k = TokenGrid((8,)), TokenGrid((4,), stride=(2,))
-    part_q, part_k = TokenGrid((3,), offset=(4,), extent=(8,)), TokenGrid((2,), stride=(2,), offset=(4,), extent=(8,))
+    part_q, part_k = TokenGrid((3,), origin=(4,), extent=(8,)), TokenGrid((2,), stride=(2,), origin=(4,), extent=(8,))
     whole = pooled_rows(q, k, 0, 8)
     torch.testing.assert_close(pooled_rows(part_q, part_k, 0, 8), whole[4:7, 2:])
 

@@ -46,7 +46,7 @@ def test_a_window_of_queries_equals_the_same_rows(name: str, axes: int, prefix: 
     q, k, v = inputs(full, full)
     everything = output(encoding, full, full, (q, k, v))
     for own_prefix in {0, prefix}:
-        window = TokenGrid(size, own_prefix, offset=offset, extent=full.size)
+        window = TokenGrid(size, own_prefix, origin=offset, extent=full.size)
         rows = torch.cat([torch.arange(own_prefix), rows_of(window, full.size) + prefix])
         part = output(encoding, window, full, (q[:, :, rows], k, v))
         torch.testing.assert_close(part, everything[:, :, rows])
@@ -58,7 +58,7 @@ def test_moving_both_grids_changes_nothing(name: str, axes: int) -> None:
     if not getattr(ORACLES[name], "OFFSET_IS_ALL", True):
         return
     here = TokenGrid(WINDOWS[axes][1], extent=LATTICE[axes])
-    there = replace(here, offset=WINDOWS[axes][0])
+    there = replace(here, origin=WINDOWS[axes][0])
     encoding = build(name, native_grid(axes))
     tensors = inputs(here, here)
     torch.testing.assert_close(
@@ -207,7 +207,7 @@ def test_far_offsets_saturate_and_never_wrap(name: str, axes: int) -> None:
     for sign in (1, -1):
         logits = []
         for times in (1, 3):
-            away = TokenGrid((1,) * axes, offset=tuple(sign * times * size for size in grid.size))
+            away = TokenGrid((1,) * axes, origin=tuple(sign * times * size for size in grid.size))
             here = TokenGrid((1,) * axes)
             generator = torch.Generator().manual_seed(5)
             q, k = torch.randn(2, 1, HEADS, 1, HEAD_DIM, generator=generator, dtype=torch.float64)

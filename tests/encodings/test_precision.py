@@ -59,7 +59,7 @@ def _tensors(terms: PositionTerms) -> tuple[Any, ...]:
 def test_far_positions_keep_their_precision(name: str, axes: int, dtype: torch.dtype) -> None:
     """bfloat16 holds integers up to 256 only: terms must be those of the same, rounded parameters in float32."""
     sizes = {1: (9,), 2: (3, 4), 3: (2, 1, 3)}[axes]
-    far = TokenGrid(sizes, offset=(297,) * axes, extent=(400,) * axes)
+    far = TokenGrid(sizes, origin=(297,) * axes, extent=(400,) * axes)
     near = TokenGrid(sizes, extent=(400,) * axes)
     low = build(name, native_grid(axes), dtype=dtype)
     exact = same_values(low, torch.float32)
@@ -76,7 +76,7 @@ def test_far_positions_do_not_collide(name: str, axes: int) -> None:
     if not getattr(ORACLES[name], "OFFSET_IS_ALL", True):
         return
     near = TokenGrid({1: (9,), 2: (3, 4), 3: (2, 1, 3)}[axes], extent=(400,) * axes)
-    far = replace(near, offset=(297,) * axes)
+    far = replace(near, origin=(297,) * axes)
     encoding = build(name, native_grid(axes), dtype=torch.bfloat16)
     tensors = inputs(near, near, dtype=torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):

@@ -22,7 +22,7 @@ def test_shift_over_a_full_matrix(num_queries: int, num_keys: int) -> None:
 
 
 def test_shift_of_a_window_and_of_pooled_keys() -> None:
-    q = TokenGrid((2,), offset=(5,), extent=(9,))
+    q = TokenGrid((2,), origin=(5,), extent=(9,))
     k = TokenGrid((3,), stride=(2,), extent=(9,))
     offsets, index = distinct_offsets(q, k, 0)
     assert offsets[index].tolist() == [[5, 3, 1], [6, 4, 2]]

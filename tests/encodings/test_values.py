@@ -56,7 +56,7 @@ def test_swinv2_coordinates_of_an_axis_of_8() -> None:
 def test_cpb_keeps_the_native_size_in_the_formula() -> None:
     """On a larger grid the bias of an offset is the one it had on the native grid."""
     encoding = build("cpb", TokenGrid((4, 5)))
-    small, large = TokenGrid((2, 3)), TokenGrid((2, 3), offset=(5, 6), extent=(9, 10))
+    small, large = TokenGrid((2, 3)), TokenGrid((2, 3), origin=(5, 6), extent=(9, 10))
     torch.testing.assert_close(dense_bias(encoding(small, small)), dense_bias(encoding(large, large)))
 
 
@@ -168,14 +168,14 @@ def test_rope_mixed_starts_with_directions_at_right_angles(axes: int) -> None:
 
 def test_mixed_rotation_by_hand() -> None:
     frequencies = torch.tensor([[[0.1, 0.2]], [[1.0, 2.0]]], dtype=torch.float64)
-    cos, sin = mixed_rotation(frequencies, TokenGrid((1, 2), 1, offset=(3, 4)))
+    cos, sin = mixed_rotation(frequencies, TokenGrid((1, 2), 1, origin=(3, 4)))
     angles = torch.tensor([[[0, 0], [4.3, 8.6], [5.3, 10.6]]], dtype=torch.float64)
     torch.testing.assert_close(cos, angles.cos())
     torch.testing.assert_close(sin, angles.sin())
 
 
 def test_normalized_coordinates_by_hand() -> None:
-    grid = TokenGrid((1, 2), offset=(1, 2), extent=(2, 4))
+    grid = TokenGrid((1, 2), origin=(1, 2), extent=(2, 4))
     for normalize, expected in (
         ("separate", [[0.5, 0.25], [0.5, 0.75]]),
         ("min", [[0.5, 1.5], [0.5, 2.5]]),

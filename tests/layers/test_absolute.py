@@ -51,7 +51,7 @@ def test_another_grid_is_interpolated_along_every_axis(axes: int) -> None:
 def test_a_part_of_a_grid_and_other_axes_are_refused(axes: int) -> None:
     module = embedding(axes, prefix=1)
     other_axes = {1: (2, 3), 2: (5,), 3: (2, 3)}[axes]
-    part = TokenGrid(NATIVE[axes], 1, offset=(1,) * axes)
+    part = TokenGrid(NATIVE[axes], 1, origin=(1,) * axes)
     for grid in (TokenGrid(other_axes, 1), TokenGrid(OTHER[axes], 0), part):
         with pytest.raises(ValueError, match="holds for whole grids"):
             module(grid)

@@ -14,7 +14,7 @@ from vit_rpe.position.geometry import TokenGrid
 
 def token_positions(grid: TokenGrid) -> list[tuple[int, ...] | None]:
     """The coordinate of every token in sequence order, None for prefix tokens; row-major."""
-    start = grid.offset or (0,) * len(grid.size)
+    start = grid.origin
     step = grid.stride or (1,) * len(grid.size)
     cells = product(*(range(length) for length in grid.size))
     return [None] * grid.num_prefix + [

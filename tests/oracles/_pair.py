@@ -71,7 +71,7 @@ def common(pair: Pair) -> list[int]:
     """Size of the lattice that both grids are parts of: what they say, or as far as their tokens reach."""
     sizes = []
     for grid in (pair.q_grid, pair.k_grid):
-        origin, steps = grid.offset or (0,) * len(grid.size), grid.stride or (1,) * len(grid.size)
+        origin, steps = grid.origin, grid.stride or (1,) * len(grid.size)
         reach = [first + (size - 1) * step + 1 for first, size, step in zip(origin, grid.size, steps, strict=True)]
         sizes.append(grid.extent or reach)
     return [max(a, b) for a, b in zip(*sizes, strict=True)]

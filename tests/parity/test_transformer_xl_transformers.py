@@ -36,7 +36,7 @@ def test_output_and_gradients(num_queries: int, num_keys: int) -> None:
     position = torch.einsum("ibh,hnd->ibnd", r, peer.r)
     theirs = peer.rel_attn_core(*(x.permute(2, 0, 1, 3) for x in (q, k, v)), position).permute(1, 2, 0, 3)
 
-    q_grid = TokenGrid((num_queries,), offset=(num_keys - num_queries,), extent=(num_keys,))
+    q_grid = TokenGrid((num_queries,), origin=(num_keys - num_queries,), extent=(num_keys,))
     terms = encoding(q_grid, TokenGrid((num_keys,)))
     ours = attend(q, k, v, terms, scale=DIM**-0.5)
     # Both take the sines in float32 and from differently rounded frequencies.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -40,14 +41,14 @@ def test_dense_index_of_a_2_by_3_grid() -> None:
 @pytest.mark.parametrize(
     ("q", "k"),
     [
-        (TokenGrid((4,)), TokenGrid((2,), offset=(3,))),
-        (TokenGrid((2, 3), 1, offset=(1, 0)), TokenGrid((3, 2), 4, stride=(2, 3))),
-        (TokenGrid((2, 1, 3)), TokenGrid((1, 4, 2), offset=(0, 5, 1), stride=(1, 2, 2))),
+        (TokenGrid((4,)), TokenGrid((2,), origin=(3,))),
+        (TokenGrid((2, 3), 1, origin=(1, 0)), TokenGrid((3, 2), 4, stride=(2, 3))),
+        (TokenGrid((2, 1, 3)), TokenGrid((1, 4, 2), origin=(0, 5, 1), stride=(1, 2, 2))),
     ],
 )
 def test_positions_and_offsets_by_hand(q: TokenGrid, k: TokenGrid) -> None:
     def by_hand(grid: TokenGrid) -> list[list[int]]:
-        start, step = grid.offset or (0,) * grid.ndim, grid.stride or (1,) * grid.ndim
+        start, step = grid.origin, grid.stride or (1,) * grid.ndim
         cells = product(*(range(size) for size in grid.size))
         return [[o + s * i for o, s, i in zip(start, step, cell, strict=True)] for cell in cells]
 
@@ -83,7 +84,7 @@ def test_device_is_explicit() -> None:
         ({"size": 5}, "tuple"),
         ({"size": (2, 0)}, "at least one token"),
         ({"size": (2, 3), "num_prefix": -1}, "num_prefix"),
-        ({"size": (2, 3), "offset": (1,)}, "offset"),
+        ({"size": (2, 3), "origin": (1,)}, "origin"),
         ({"size": (2, 3), "stride": (1, 2, 3)}, "stride"),
         ({"size": (2, 3), "extent": (4,)}, "extent"),
     ],
@@ -104,16 +105,16 @@ def test_grids_of_different_axes_do_not_meet() -> None:
         ({"stride": (1, 0)}, "stride must be at least 1"),
         ({"stride": (1, -2)}, "stride must be at least 1"),
         ({"extent": (2, 2)}, "extent"),
-        ({"offset": (0, 1), "extent": (2, 3)}, r"which need \(2, 4\)"),
+        ({"origin": (0, 1), "extent": (2, 3)}, r"which need \(2, 4\)"),
         ({"stride": (2, 2), "extent": (3, 4)}, r"which need \(3, 5\)"),
         ({"size": (2, 3.0)}, "made of integers, got 3.0"),
         ({"size": (2, True)}, "made of integers, got True"),
         ({"size": (2, "3")}, "made of integers, got '3'"),
         ({"num_prefix": 1.0}, "made of integers"),
         ({"num_prefix": -1}, "num_prefix"),
-        ({"offset": (0.5, 1)}, "made of integers"),
-        ({"offset": [0, 1]}, "in a tuple"),
-        ({"offset": (1,)}, "one entry per axis"),
+        ({"origin": (0.5, 1)}, "made of integers"),
+        ({"origin": [0, 1]}, "in a tuple"),
+        ({"origin": (1,)}, "one entry per axis"),
     ],
 )
 def test_what_is_no_grid_is_refused(options: dict[str, Any], message: str) -> None:
@@ -123,5 +124,17 @@ def test_what_is_no_grid_is_refused(options: dict[str, Any], message: str) -> No
 
 def test_the_lattice_reaches_to_the_last_token() -> None:
     assert TokenGrid((2, 3)).lattice == (2, 3)
-    assert TokenGrid((2, 3), offset=(4, 0), stride=(1, 2)).lattice == (6, 5)
-    assert TokenGrid((2, 3), offset=(4, 0), stride=(1, 2), extent=(6, 6)).lattice == (6, 6)
+    assert TokenGrid((2, 3), origin=(4, 0), stride=(1, 2)).lattice == (6, 5)
+    assert TokenGrid((2, 3), origin=(4, 0), stride=(1, 2), extent=(6, 6)).lattice == (6, 6)
+
+
+def test_origin_was_called_offset() -> None:
+    with pytest.warns(DeprecationWarning, match="now origin="):
+        grid = TokenGrid((2, 3), 1, offset=(4, 5))
+    assert grid == TokenGrid((2, 3), 1, origin=(4, 5))
+    with pytest.warns(DeprecationWarning, match=r"TokenGrid\.origin"):
+        assert grid.offset == (4, 5)
+    with pytest.warns(DeprecationWarning, match="origin"), pytest.raises(ValueError, match="both given"):
+        TokenGrid((2,), origin=(1,), offset=(1,))
+    assert TokenGrid((2, 3)) == TokenGrid((2, 3), origin=(0, 0))
+    assert replace(grid, size=(2, 4)).origin == (4, 5)

@@ -14,9 +14,9 @@ from vit_rpe.position.masks import as_batch_head, causal, intersect, neighbourho
 PAIRS = [
     (TokenGrid((5,)), TokenGrid((5,))),
     (TokenGrid((2, 3), 1), TokenGrid((2, 3), 1)),
-    (TokenGrid((1, 2), offset=(1, 1), extent=(3, 4)), TokenGrid((3, 4), 4)),
+    (TokenGrid((1, 2), origin=(1, 1), extent=(3, 4)), TokenGrid((3, 4), 4)),
     (TokenGrid((2, 1, 3), 2), TokenGrid((2, 1, 3), 2)),
-    (TokenGrid((1,), offset=(3,)), TokenGrid((4,), 1)),
+    (TokenGrid((1,), origin=(3,)), TokenGrid((4,), 1)),
 ]
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from vit_rpe.attention.rotation import rotate_plainly
 from vit_rpe.position.geometry_cache import once_per_forward
-from vit_rpe.position.masks import as_batch_head, intersect, opened
+from vit_rpe.position.masks import as_batch_head, intersect, unmask_empty_rows
 from vit_rpe.position.terms import PositionTerms, RelativeVectors, dense_bias, dense_index
 from vit_rpe.precision import full_precision
 
@@ -137,9 +137,9 @@ def _weights(q: Tensor, k: Tensor, terms: PositionTerms, options: Options) -> Te
             logits = options.logit_clip * torch.tanh(logits / options.logit_clip)
         if options.visible is None:
             return logits.softmax(-1)
-        seen, blind = opened(options.visible)
+        seen, empty = unmask_empty_rows(options.visible)
         logits = logits.masked_fill(~seen, float("-inf"))
-        return logits.softmax(-1).masked_fill(blind, 0.0)
+        return logits.softmax(-1).masked_fill(empty, 0.0)
 
 
 def eager(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: Options) -> Tensor:

@@ -8,6 +8,7 @@ Legend: n axes, P grid tokens (no prefix), N = num_prefix + P, Sq/Sk the length 
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from math import prod
 from operator import lt
@@ -18,14 +19,14 @@ from torch import Tensor
 Device = torch.device | str | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class TokenGrid:
     """A sequence of ``num_prefix`` position-less tokens followed by a grid of tokens.
 
     Args:
         size: tokens per axis, ``(n,)``, ``(h, w)`` or ``(t, h, w)``; entries may be symbolic under compile/export.
         num_prefix: class and register tokens in front of the grid.
-        offset: lattice coordinate of the first grid token, per axis (a window, a decoding step); default 0.
+        origin: lattice coordinate of the first grid token, per axis (a window, a decoding step); default 0.
         stride: lattice steps between neighbouring tokens, per axis (pooled tokens); default 1.
         extent: size of the whole lattice this grid is a part of, per axis; default: up to the grid's last token.
 
@@ -35,18 +36,40 @@ class TokenGrid:
     """
 
     size: tuple[int, ...]
-    num_prefix: int = 0
-    offset: tuple[int, ...] | None = None
-    stride: tuple[int, ...] | None = None
-    extent: tuple[int, ...] | None = None
+    num_prefix: int
+    origin: tuple[int, ...]
+    stride: tuple[int, ...] | None
+    extent: tuple[int, ...] | None
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.size, tuple) or len(self.size) == 0:
-            raise ValueError(f"size must be a non-empty tuple of axis lengths, got {self.size!r}")
-        for name in ("offset", "stride", "extent"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, tuple) or len(value) != len(self.size)):
-                raise ValueError(f"{name}={value!r} needs one entry per axis of size={self.size!r}, in a tuple")
+    def __init__(
+        self,
+        size: tuple[int, ...],
+        num_prefix: int = 0,
+        origin: tuple[int, ...] | None = None,
+        stride: tuple[int, ...] | None = None,
+        extent: tuple[int, ...] | None = None,
+        *,
+        offset: tuple[int, ...] | None = None,
+    ) -> None:
+        if offset is not None:
+            warnings.warn("offset= of a TokenGrid is now origin=", DeprecationWarning, stacklevel=2)
+            if origin is not None:
+                raise ValueError(f"origin={origin!r} and its old name offset={offset!r} are both given")
+            origin = offset
+        if not isinstance(size, tuple) or len(size) == 0:
+            raise ValueError(f"size must be a non-empty tuple of axis lengths, got {size!r}")
+        for name, value in (("origin", origin), ("stride", stride), ("extent", extent)):
+            if value is not None and (not isinstance(value, tuple) or len(value) != len(size)):
+                raise ValueError(f"{name}={value!r} needs one entry per axis of size={size!r}, in a tuple")
+        keep = object.__setattr__  # frozen
+        keep(self, "size", size)
+        keep(self, "num_prefix", num_prefix)
+        keep(self, "origin", (0,) * len(size) if origin is None else origin)
+        keep(self, "stride", stride)
+        keep(self, "extent", extent)
+        self._check()
+
+    def _check(self) -> None:
         for entry in (*self.size, *self.origin, *self.steps, *(self.extent or ()), self.num_prefix):
             if isinstance(entry, (bool, float, str)) or entry is None:
                 raise ValueError(f"a grid is made of integers, got {entry!r} in {self!r}")
@@ -76,8 +99,10 @@ class TokenGrid:
         return self.num_prefix + self.num_patches
 
     @property
-    def origin(self) -> tuple[int, ...]:
-        return self.offset if self.offset is not None else (0,) * self.ndim
+    def offset(self) -> tuple[int, ...]:
+        """Deprecated: ``origin``."""
+        warnings.warn("TokenGrid.offset is now TokenGrid.origin", DeprecationWarning, stacklevel=2)
+        return self.origin
 
     @property
     def steps(self) -> tuple[int, ...]:
@@ -86,7 +111,7 @@ class TokenGrid:
     @property
     def reach(self) -> tuple[int, ...]:
         """Size of the smallest lattice that holds all tokens."""
-        if self.offset is None and self.stride is None:
+        if self.stride is None and all(type(first) is int and first == 0 for first in self.origin):
             return self.size
         axes = zip(self.origin, self.size, self.steps, strict=True)
         return tuple(first + (size - 1) * step + 1 for first, size, step in axes)

@@ -88,11 +88,14 @@ def sliding_window(q: TokenGrid, k: TokenGrid, radius: int, device: Device = Non
     return neighbourhood(q, k, radius, device)
 
 
-def opened(visible: Tensor) -> tuple[Tensor, Tensor]:
-    """What is visible with rows that see no key opened, so that no kernel meets such a row; and which rows these are,
-    (..., Nq, 1), to be zeroed afterwards."""
-    blind = ~visible.any(-1, keepdim=True)
-    return visible | blind, blind
+def unmask_empty_rows(visible: Tensor) -> tuple[Tensor, Tensor]:
+    """Show every key to queries that see none, because kernels differ on what they make of such a row.
+
+    Returns:
+        The mask, and which rows were empty, (..., Nq, 1): what attention gives for them is to be zeroed afterwards.
+    """
+    empty = ~visible.any(-1, keepdim=True)
+    return visible | empty, empty
 
 
 def padding(key_visible: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ def window_grid(grid: TokenGrid, first: int, last: int) -> TokenGrid:
         grid,
         size=(last - first, *grid.size[1:]),
         num_prefix=grid.num_prefix if first == 0 else 0,
-        offset=(origin[0] + first * step, *origin[1:]),
+        origin=(origin[0] + first * step, *origin[1:]),
         extent=grid.lattice,
     )
 

@@ -19,7 +19,7 @@ from vit_rpe.attention.reference import Options, value_output
 from vit_rpe.attention.rotation import rotate_both
 from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.position.geometry_cache import is_plain
-from vit_rpe.position.masks import opened
+from vit_rpe.position.masks import unmask_empty_rows
 from vit_rpe.position.terms import PositionTerms, RelativeVectors
 from vit_rpe.precision import full_precision
 
@@ -31,29 +31,29 @@ def explicit_weights(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, opti
         q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
         shifted, rest = absorb_constants(q, terms)
         mask = axis_logits(q, k, rest, options.scale)
-        mask, blind = masked(None if mask is None else mask.to(dtype), options.visible)
+        mask, empty = masked(None if mask is None else mask.to(dtype), options.visible)
         q, k = rotate_both(shifted, k, terms.rotate_q, terms.rotate_k)
         if q.device.type == "cpu" and q.shape[0] > 0 and is_plain() and not torch.is_grad_enabled():
-            out = _sample_by_sample(q, k, v, mask, blind, terms, options)
+            out = _sample_by_sample(q, k, v, mask, empty, terms, options)
         else:
             logits = q @ k.mT * options.scale
             weights = (logits if mask is None else logits + mask).softmax(-1)
-            out = _output(weights, v, terms, blind, options.dropout_p)
+            out = _output(weights, v, terms, empty, options.dropout_p)
     return out.to(width)
 
 
 def masked(mask: Tensor | None, visible: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
-    """The additive mask with -inf where a key is hidden, and which rows see no key: these stay open."""
+    """The additive mask with -inf where a key is hidden, and which rows see no key: these are shown all keys."""
     if visible is None:
         return mask, None
-    seen, blind = opened(visible[(None,) * (4 - visible.ndim)])
+    seen, empty = unmask_empty_rows(visible[(None,) * (4 - visible.ndim)])
     if mask is None:
         mask = torch.zeros((), device=visible.device)
-    return mask.masked_fill(~seen, float("-inf")), blind
+    return mask.masked_fill(~seen, float("-inf")), empty
 
 
 def _sample_by_sample(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, blind: Tensor | None, terms: PositionTerms, options: Options
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, empty: Tensor | None, terms: PositionTerms, options: Options
 ) -> Tensor:
     outs = []
     logits = q.new_empty(q.shape[1], q.shape[2], k.shape[2])
@@ -64,7 +64,7 @@ def _sample_by_sample(
             added = mask[number if mask.shape[0] > 1 else 0].to(q.dtype).expand(logits.shape)
             torch.baddbmm(added, q[number], k[number].mT, alpha=options.scale, out=logits)
         torch.softmax(logits, -1, out=logits)
-        rows = blind if blind is None or blind.shape[0] == 1 else blind[number : number + 1]
+        rows = empty if empty is None or empty.shape[0] == 1 else empty[number : number + 1]
         own = terms._replace(on_value=tuple(_of_sample(part, number) for part in terms.on_value))
         outs.append(_output(logits[None], v[number : number + 1], own, rows, options.dropout_p))
     return torch.cat(outs) if len(outs) > 1 else outs[0]
@@ -75,10 +75,10 @@ def _of_sample(part: RelativeVectors, number: int) -> RelativeVectors:
     return part if part.index.ndim == 2 else part._replace(index=part.index[number : number + 1])
 
 
-def _output(weights: Tensor, v: Tensor, terms: PositionTerms, blind: Tensor | None, dropout_p: float) -> Tensor:
+def _output(weights: Tensor, v: Tensor, terms: PositionTerms, empty: Tensor | None, dropout_p: float) -> Tensor:
     """Weights (B, H, Nq, Nk) to (B, H, Nq, Dv), with the vectors on the values."""
-    if blind is not None:
-        weights = weights.masked_fill(blind, 0.0)
+    if empty is not None:
+        weights = weights.masked_fill(empty, 0.0)
     weights = F.dropout(weights, dropout_p)
     out = weights @ v
     per_axis = [part for part in terms.on_value if part.axis is not None]

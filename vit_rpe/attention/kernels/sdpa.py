@@ -12,7 +12,7 @@ from torch import Tensor
 from vit_rpe.attention.per_axis import absorb_constants, axis_logits
 from vit_rpe.attention.reference import Options, eager
 from vit_rpe.attention.rotation import rotate_both
-from vit_rpe.position.masks import opened
+from vit_rpe.position.masks import unmask_empty_rows
 from vit_rpe.position.terms import PositionTerms
 
 CUDA_ALIGNMENT = 8
@@ -44,24 +44,24 @@ def needs_eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> bool:
 def masked_sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, options: Options) -> Tensor:
     """SDPA of rotated q, k with an additive mask broadcasting to (B, H, Nq, Nk) and ``options.visible``.
 
-    A row without visible keys is opened for the kernel and zeroed afterwards: backends differ on what they make of it.
+    A query that sees no key gets all of them for the kernel and zeros after it: backends differ on such a row.
     """
     if mask is not None:
         mask = mask.to(q.dtype)
         if not torch.is_grad_enabled():
             mask = mask.detach()  # a mask that seems to need a gradient costs the fused kernel
-    blind: Tensor | None = None
+    empty: Tensor | None = None
     if options.visible is not None:
-        seen, blind = opened(options.visible)
+        seen, empty = unmask_empty_rows(options.visible)
         mask = seen if mask is None else mask.masked_fill(~seen, float("-inf"))
     if mask is not None:
         if mask.requires_grad and by_products(q, options.dropout_p):
             out = (torch.matmul(q * options.scale, k.mT) + mask).softmax(-1) @ v
-            return out if blind is None else out.masked_fill(blind, 0.0)
+            return out if empty is None else out.masked_fill(empty, 0.0)
         if q.device.type == "cuda":
             mask = aligned(mask)
     out = F.scaled_dot_product_attention(q, k, v, mask, options.dropout_p, scale=options.scale)
-    return out if blind is None else out.masked_fill(blind, 0.0)
+    return out if empty is None else out.masked_fill(empty, 0.0)
 
 
 def by_products(q: Tensor, dropout_p: float) -> bool:

@@ -268,7 +268,7 @@ class SequenceTransformer(nn.Module):
         key = TokenGrid((total,), self.num_prefix_tokens, extent=extent)
         if cached == 0:
             return key, key
-        return TokenGrid((num_tokens,), offset=(cached,), extent=extent), key
+        return TokenGrid((num_tokens,), origin=(cached,), extent=extent), key
 
     def shared_terms(self, q: TokenGrid, k: TokenGrid, device: Device) -> PositionTerms:
         """What all layers share, computed once: shared encodings, window, causal order."""
