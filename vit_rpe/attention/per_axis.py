@@ -17,13 +17,13 @@ from math import prod
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from vit_rpe.attention.reference import key_logits, query_logits
 from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.position.geometry_cache import once_per_forward
-from vit_rpe.position.terms import PositionTerms, RelativeVectors, dense_bias, pad_prefix, with_prefix
+from vit_rpe.position.prefix import pad_tokens
+from vit_rpe.position.terms import PositionTerms, RelativeVectors, add_prefix, dense_bias, grids_of
 
 Channels = tuple[Tensor, Tensor]
 
@@ -88,7 +88,7 @@ def channels(q: Tensor, k: Tensor, terms: PositionTerms, scale: float) -> Channe
         else:
             left.append(one_hots(q_grid, features.axes, q.dtype, q.device))
         right.append(features.values.to(k.dtype))
-    wide_left, wide_right = _padded(joined(left), q_grid), _padded(joined(right), k_grid)
+    wide_left, wide_right = pad_tokens(joined(left), q_grid), pad_tokens(joined(right), k_grid)
     if terms.prefix_bias is not None:
         wide_left = joined([wide_left, _prefix_of_queries(terms.prefix_bias, q, q_grid)])
         wide_right = joined([wide_right, _prefix_of_keys(k, k_grid)])
@@ -113,9 +113,7 @@ def broadcast_logits(q: Tensor, k: Tensor, terms: PositionTerms, scale: float) -
     total = sum(views[1:], start=views[0]).to(q.dtype)
     total = total.expand(*total.shape[:2], *q_grid.size, *k_grid.size)
     total = total.reshape(*total.shape[:2], q_grid.num_patches, k_grid.num_patches)
-    if terms.prefix_bias is None:
-        return pad_prefix(total, q_grid, k_grid)
-    return with_prefix(total, q_grid, k_grid, terms.prefix_bias)
+    return add_prefix(total, terms)
 
 
 def query_features(q: Tensor, terms: PositionTerms, scale: float) -> list[Features]:
@@ -271,18 +269,6 @@ def joined(parts: list[Tensor]) -> Tensor:
         return parts[0]
     batch, heads = (next((part.shape[axis] for part in parts if part.shape[axis] != 1), 1) for axis in range(2))
     return torch.cat([part.expand(batch, heads, -1, -1) for part in parts], dim=-1)
-
-
-def grids_of(terms: PositionTerms) -> tuple[TokenGrid, TokenGrid]:
-    """The query and key grid of terms with per-axis parts."""
-    if terms.grids is None:
-        raise ValueError("these terms have per-axis parts and no grids: set PositionTerms.grids")
-    return terms.grids
-
-
-def _padded(features: Tensor, grid: TokenGrid) -> Tensor:
-    """Zero channels for the prefix tokens in front: (..., P, F) -> (..., N, F)."""
-    return F.pad(features, (0, 0, grid.num_prefix, 0)) if grid.num_prefix else features
 
 
 def _prefix_of_queries(prefix_bias: Tensor, q: Tensor, grid: TokenGrid) -> Tensor:

@@ -12,23 +12,7 @@ from torch import Tensor
 
 from vit_rpe.checks import check_type
 from vit_rpe.position.geometry import Device, TokenGrid, are_constants, check_same_axes, expand_axis
-
-
-def _pad_prefix(visible: Tensor, q: TokenGrid, k: TokenGrid, *, to_prefix: bool, from_prefix: bool) -> Tensor:
-    """Add prefix rows and columns to a grid mask (Pq, Pk) -> (Nq, Nk).
-
-    ``to_prefix``: grid queries see prefix keys. ``from_prefix``: prefix queries see grid keys. Prefix sees prefix.
-    """
-    left = visible.new_full((visible.shape[0], k.num_prefix), to_prefix)
-    visible = torch.cat([left, visible], dim=1)
-    top = torch.cat(
-        [
-            visible.new_ones(q.num_prefix, k.num_prefix),
-            visible.new_full((q.num_prefix, k.num_patches), from_prefix),
-        ],
-        dim=1,
-    )
-    return torch.cat([top, visible], dim=0)
+from vit_rpe.position.prefix import pad_prefix, pad_prefix_with
 
 
 def causal(q: TokenGrid, k: TokenGrid, device: Device = None) -> Tensor:
@@ -45,7 +29,7 @@ def causal(q: TokenGrid, k: TokenGrid, device: Device = None) -> Tensor:
         earlier = earlier | (tied & expand_axis(delta > 0, axis, q, k))
         tied = tied & expand_axis(delta == 0, axis, q, k)
     visible = (earlier | tied).reshape(q.num_patches, k.num_patches)
-    return _pad_prefix(visible, q, k, to_prefix=True, from_prefix=False)
+    return pad_prefix_with(visible, q, k, to_patch=False, to_prefix=True, between=True)
 
 
 def check_radius(radius: int | tuple[int, ...], grid: TokenGrid | None = None) -> None:
@@ -74,7 +58,7 @@ def neighbourhood(q: TokenGrid, k: TokenGrid, radius: int | tuple[int, ...], dev
         delta = q.axis_positions(axis, device)[:, None] - k.axis_positions(axis, device)[None, :]
         visible = visible & expand_axis(delta.abs() <= radii[axis], axis, q, k)
     visible = visible.reshape(q.num_patches, k.num_patches)
-    return _pad_prefix(visible, q, k, to_prefix=True, from_prefix=True)
+    return pad_prefix(visible, q, k, value=True)
 
 
 def sliding_window(q: TokenGrid, k: TokenGrid, radius: int, device: Device = None) -> Tensor:

@@ -10,7 +10,7 @@ R_a = number of lattice offsets along axis a.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -19,9 +19,10 @@ from torch import Tensor
 
 from vit_rpe.position.geometry import Device, TokenGrid, are_constants, axis_offsets
 from vit_rpe.position.geometry_cache import is_plain, is_transformed, once_per_forward
-from vit_rpe.position.scratch import current_scratch
 
 LONGEST_SLIDE = 64
+
+Allocate = Callable[[Sequence[int], Tensor], Tensor]
 
 
 def offset_range(q: TokenGrid, k: TokenGrid, axis: int) -> tuple[int, int]:
@@ -51,18 +52,32 @@ def spread(table: Tensor, q: TokenGrid, k: TokenGrid) -> Tensor:
     return pieces.reshape(table.shape[0], q.num_patches, k.num_patches)
 
 
-def spread_with_room(table: Tensor, q: TokenGrid, k: TokenGrid) -> Tensor | None:
-    """:func:`spread` with rows and columns in front for prefix tokens, their entries not set: (H, Nq, Nk).
+def spread_with_prefix(
+    table: Tensor, prefix_bias: Tensor | None, q: TokenGrid, k: TokenGrid, allocate: Allocate | None = None
+) -> Tensor | None:
+    """:func:`spread` for all pairs at once, written in place: (H, Nq, Nk), prefix pairs from ``prefix_bias`` or 0.
 
     None where that takes more than one selection, and where a gradient is asked for or operations are recorded.
+
+    Args:
+        prefix_bias: (H or 1, 3), for prefix->patch, patch->prefix, prefix->prefix.
+        allocate: gives the memory for the result, from its shape and a tensor of its dtype and device.
     """
     constants = are_constants(*q.size, *k.size) and is_plain()
     if not constants or q.steps != k.steps or (q.ndim == 1 and q.size[0] > LONGEST_SLIDE):
         return None
-    if table.requires_grad and torch.is_grad_enabled():
+    learned = any(part is not None and part.requires_grad for part in (table, prefix_bias))
+    if (learned and torch.is_grad_enabled()) or (prefix_bias is not None and len(prefix_bias) > len(table)):
         return None
     width = k.num_patches // k.size[0]
-    return _pieces(_runs(table, q, k), q.size[0], k.num_patches, width, q.num_prefix, k.num_prefix)
+    runs = _runs(table, q, k)
+    total = _pieces(runs, q.size[0], k.num_patches, width, q.num_prefix, k.num_prefix, allocate)
+    if q.num_prefix + k.num_prefix > 0:
+        to_patch, to_prefix, between = (0.0,) * 3 if prefix_bias is None else prefix_bias[..., None, None].unbind(1)
+        total[:, : q.num_prefix, k.num_prefix :] = to_patch
+        total[:, q.num_prefix :, : k.num_prefix] = to_prefix
+        total[:, : q.num_prefix, : k.num_prefix] = between
+    return total
 
 
 def _at_steps(table: Tensor, q: TokenGrid) -> Tensor:
@@ -118,7 +133,9 @@ def slide(runs: Tensor, rows: int, length: int, step: int) -> Tensor:
     return _pieces(runs, rows, length, step).view(runs.shape[0], rows, runs.shape[1], length)
 
 
-def _pieces(runs: Tensor, rows: int, length: int, step: int, top: int = 0, left: int = 0) -> Tensor:
+def _pieces(
+    runs: Tensor, rows: int, length: int, step: int, top: int = 0, left: int = 0, allocate: Allocate | None = None
+) -> Tensor:
     """:func:`slide` by one selection, which all threads share: row x of a matrix begins at entry x step of the runs.
 
     Returns:
@@ -126,10 +143,8 @@ def _pieces(runs: Tensor, rows: int, length: int, step: int, top: int = 0, left:
     """
     heads, many, size = runs.shape
     first = _first_rows(heads, many, rows, size // step, top, runs.device)
-    scratch = None if torch.is_grad_enabled() else current_scratch()
     shape = (heads, top + rows * many, left + length)
-    kept = None if scratch is None else scratch.take(shape, runs)
-    out = runs.new_empty(shape) if kept is None else kept
+    out = runs.new_empty(shape) if allocate is None else allocate(shape, runs)
     matrix = runs.reshape(-1).unfold(0, length, step)
     torch.index_select(matrix, 0, first, out=out.flatten(0, 1)[:, left:])
     return out

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
 from einops import rearrange
 from torch import Tensor
 
 from vit_rpe.position.geometry import TokenGrid, expand_axis
-from vit_rpe.position.offset_tables import spread, spread_with_room
+from vit_rpe.position.offset_tables import Allocate, spread, spread_with_prefix
+from vit_rpe.position.prefix import pad_prefix, pad_prefix_with
 
 
 class RelativeVectors(NamedTuple):
@@ -98,85 +98,53 @@ NOTHING = PositionTerms()
 """No position."""
 
 
-def dense_bias(terms: PositionTerms) -> Tensor | None:
-    """Everything of the terms that is a bias, as one tensor, (H or 1, Nq, Nk) or with a batch axis; None if nothing."""
+def dense_bias(terms: PositionTerms, allocate: Allocate | None = None) -> Tensor | None:
+    """Everything of the terms that is a bias, as one tensor, (H or 1, Nq, Nk) or with a batch axis; None if nothing.
+
+    Args:
+        allocate: memory for a bias that is spread in one go; the result may lie in it.
+    """
     if len(terms.offset_bias) == 1 and not terms.axis_bias and terms.bias is None:
-        total = _bias_of_offsets(terms.offset_bias[0], terms.prefix_bias, *_grids(terms))
+        total = spread_with_prefix(terms.offset_bias[0], terms.prefix_bias, *grids_of(terms), allocate)
         if total is not None:
             return total
     total = grid_bias(terms)
-    if total is not None:
-        q, k = _grids(terms)
-        total = pad_prefix(total, q, k) if terms.prefix_bias is None else with_prefix(total, q, k, terms.prefix_bias)
-    elif terms.prefix_bias is not None:
-        q, k = _grids(terms)
-        empty = terms.prefix_bias.new_zeros(terms.prefix_bias.shape[0], q.num_patches, k.num_patches)
-        total = with_prefix(empty, q, k, terms.prefix_bias)
-    if terms.bias is None:
-        return total
-    return terms.bias if total is None else terms.bias + total
-
-
-def _bias_of_offsets(table: Tensor, prefix_bias: Tensor | None, q: TokenGrid, k: TokenGrid) -> Tensor | None:
-    """One table over offsets and the prefix scalars as (H, Nq, Nk), written in place; None where that cannot be."""
-    learning = torch.is_grad_enabled() and prefix_bias is not None and prefix_bias.requires_grad
-    if learning or (prefix_bias is not None and len(prefix_bias) > len(table)):
-        return None
-    total = spread_with_room(table, q, k)
-    if total is None or q.num_prefix + k.num_prefix == 0:
-        return total
-    to_patch, to_prefix, between = (0.0,) * 3 if prefix_bias is None else prefix_bias[..., None, None].unbind(1)
-    total[:, : q.num_prefix, k.num_prefix :] = to_patch
-    total[:, q.num_prefix :, : k.num_prefix] = to_prefix
-    total[:, : q.num_prefix, : k.num_prefix] = between
-    return total
+    if total is None and terms.prefix_bias is not None:
+        q, k = grids_of(terms)
+        total = terms.prefix_bias.new_zeros(1, q.num_patches, k.num_patches)
+    if total is None:
+        return terms.bias
+    total = add_prefix(total, terms)
+    return total if terms.bias is None else terms.bias + total
 
 
 def grid_bias(terms: PositionTerms) -> Tensor | None:
     """The biases per axis and per offset over pairs of grid tokens, (H or 1, Pq, Pk); None if there are none."""
-    total: Tensor | None = None
-    for table in terms.offset_bias:
-        added = spread(table, *_grids(terms))
-        total = added if total is None else total + added
+    parts = [spread(table, *grids_of(terms)) for table in terms.offset_bias]
     if terms.axis_bias:
-        q, k = _grids(terms)
-        grid_sum = sum(expand_axis(part.bias, part.axis, q, k) for part in terms.axis_bias)
-        assert isinstance(grid_sum, Tensor)
-        added = grid_sum.reshape(grid_sum.shape[0], q.num_patches, k.num_patches)
-        total = added if total is None else total + added
-    return total
+        q, k = grids_of(terms)
+        views = [expand_axis(part.bias, part.axis, q, k) for part in terms.axis_bias]
+        total = sum(views[1:], start=views[0])
+        parts.append(total.reshape(total.shape[0], q.num_patches, k.num_patches))
+    return sum(parts[1:], start=parts[0]) if parts else None
 
 
-def with_prefix(values: Tensor, q: TokenGrid, k: TokenGrid, prefix_bias: Tensor) -> Tensor:
-    """Add the rows and columns of the prefix tokens: (..., H or 1, Pq, Pk) -> (..., H, Nq, Nk).
-
-    Args:
-        prefix_bias: (H or 1, 3), for prefix->patch, patch->prefix, prefix->prefix.
-    """
-    heads = max(values.shape[-3], prefix_bias.shape[0])
-    values = values.expand(*values.shape[:-3], heads, -1, -1)
-    lead = values.shape[:-2]
-    to_patch, to_prefix, between = prefix_bias.to(values.dtype)[..., None, None].unbind(1)  # (H, 1, 1) each
-    left = to_prefix.expand(*lead, q.num_patches, k.num_prefix)
-    corner = between.expand(*lead, q.num_prefix, k.num_prefix)
-    top = torch.cat([corner, to_patch.expand(*lead, q.num_prefix, k.num_patches)], dim=-1)
-    return torch.cat([top, torch.cat([left, values], dim=-1)], dim=-2)
+def add_prefix(values: Tensor, terms: PositionTerms) -> Tensor:
+    """Logits of grid pairs (..., H or 1, Pq, Pk) -> of all pairs (..., H or 1, Nq, Nk), with the prefix scalars."""
+    q, k = grids_of(terms)
+    if terms.prefix_bias is None:
+        return pad_prefix(values, q, k)
+    to_patch, to_prefix, between = terms.prefix_bias.to(values.dtype).unbind(1)
+    return pad_prefix_with(values, q, k, to_patch=to_patch, to_prefix=to_prefix, between=between)
 
 
 def dense_index(terms: PositionTerms, part: RelativeVectors) -> Tensor:
     """The relation of every pair, int64 (Nq, Nk) or (B, Nq, Nk); -1 is the zero vector."""
     if part.axis is None:
         return part.index
-    q, k = _grids(terms)
+    q, k = grids_of(terms)
     full = expand_axis(part.index, part.axis, q, k).reshape(q.num_patches, k.num_patches)
     return pad_prefix(full, q, k, value=-1)
-
-
-def pad_prefix(values: Tensor, q: TokenGrid, k: TokenGrid, *, value: float = 0) -> Tensor:
-    """Grid pairs (..., Pq, Pk) -> all pairs (..., Nq, Nk), with ``value`` wherever a prefix token takes part."""
-    if q.num_prefix == 0 and k.num_prefix == 0:
-        return values
-    return torch.nn.functional.pad(values, (k.num_prefix, 0, q.num_prefix, 0), value=value)
 
 
 def combine(a: PositionTerms, b: PositionTerms) -> PositionTerms:
@@ -198,7 +166,7 @@ def combine(a: PositionTerms, b: PositionTerms) -> PositionTerms:
         rotate_k=a.rotate_k if a.rotate_k is not None else b.rotate_k,
         bias=_sum(a.bias, b.bias),
         axis_bias=a.axis_bias + b.axis_bias,
-        offset_bias=a.offset_bias + b.offset_bias,
+        offset_bias=_one_table(a.offset_bias + b.offset_bias),
         prefix_bias=_sum(a.prefix_bias, b.prefix_bias),
         visible=a.visible if b.visible is None else b.visible if a.visible is None else a.visible & b.visible,
         on_query=a.on_query + b.on_query,
@@ -209,11 +177,17 @@ def combine(a: PositionTerms, b: PositionTerms) -> PositionTerms:
     )
 
 
+def _one_table(tables: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Tables over the same offsets, summed: one is spread over pairs instead of each."""
+    return (sum(tables[1:], start=tables[0]),) if len(tables) > 1 else tables
+
+
 def _sum(a: Tensor | None, b: Tensor | None) -> Tensor | None:
     return b if a is None else a if b is None else a + b
 
 
-def _grids(terms: PositionTerms) -> tuple[TokenGrid, TokenGrid]:
+def grids_of(terms: PositionTerms) -> tuple[TokenGrid, TokenGrid]:
+    """The query and key grid of terms with parts per axis or per offset."""
     if terms.grids is None:
         raise ValueError("these terms have per-axis parts and no grids: set PositionTerms.grids")
     return terms.grids

@@ -14,13 +14,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vit_rpe.attention.per_axis import absorb_constants, axis_logits, axis_value_output, grids_of
+from vit_rpe.attention.per_axis import absorb_constants, axis_logits, axis_value_output
 from vit_rpe.attention.reference import Options, value_output
 from vit_rpe.attention.rotation import rotate_both
 from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.position.geometry_cache import is_plain
 from vit_rpe.position.masks import unmask_empty_rows
-from vit_rpe.position.terms import PositionTerms, RelativeVectors
+from vit_rpe.position.prefix import pad_tokens
+from vit_rpe.position.terms import PositionTerms, RelativeVectors, grids_of
 from vit_rpe.precision import full_precision
 
 
@@ -85,7 +86,7 @@ def _output(weights: Tensor, v: Tensor, terms: PositionTerms, empty: Tensor | No
     if per_axis:
         q_grid, k_grid = grids_of(terms)
         added = axis_value_output(_by_coordinate(weights, per_axis, q_grid, k_grid), per_axis, q_grid)
-        out = out + F.pad(added, (0, 0, q_grid.num_prefix, 0)) if q_grid.num_prefix else out + added
+        out = out + pad_tokens(added, q_grid)
     for part in terms.on_value:
         if part.axis is None:
             out = out + value_output(weights, part, part.index)

@@ -25,6 +25,7 @@ from vit_rpe.attention.per_axis import (
 )
 from vit_rpe.attention.reference import Options, eager
 from vit_rpe.attention.rotation import rotate_both
+from vit_rpe.position.prefix import pad_tokens
 from vit_rpe.position.terms import PositionTerms
 
 
@@ -67,7 +68,7 @@ def _with_one_hots(v: Tensor, terms: PositionTerms) -> Tensor:
     grid = terms.grids[1]
     axes = tuple(part.axis for part in terms.on_value if part.axis is not None)
     marks = one_hots(grid, axes, v.dtype, v.device)
-    return beside(v, F.pad(marks, (0, 0, grid.num_prefix, 0)))
+    return beside(v, pad_tokens(marks, grid))
 
 
 def beside(x: Tensor, *features: Tensor) -> Tensor:
@@ -81,7 +82,7 @@ def _values_of_positions(out: Tensor, width: int, terms: PositionTerms) -> Tenso
     grid = terms.grids[0]
     lengths = sum(part.index.shape[1] for part in terms.on_value)
     weights = out[:, :, grid.num_prefix :, width : width + lengths]
-    return out[..., :width] + F.pad(axis_value_output(weights, terms.on_value, grid), (0, 0, grid.num_prefix, 0))
+    return out[..., :width] + pad_tokens(axis_value_output(weights, terms.on_value, grid), grid)
 
 
 def _same_width_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, options: Options) -> Tensor:

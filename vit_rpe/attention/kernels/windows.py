@@ -10,7 +10,6 @@ Legend: B batch, H heads, D head width, Nq/Nk query/key tokens with prefix.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import partial
 from itertools import product
 from math import gcd
@@ -20,14 +19,15 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from vit_rpe.attention.cpu.scratch import Scratch
 from vit_rpe.attention.kernels.sdpa import sdpa, sdpa_refuses
 from vit_rpe.attention.lazy_terms import LazyTerms
+from vit_rpe.attention.per_axis import has_axis_logits
 from vit_rpe.attention.reference import Options, callers_mask
 from vit_rpe.position.geometry import TokenGrid
-from vit_rpe.position.geometry_cache import is_transformed
-from vit_rpe.position.scratch import reusing_memory
+from vit_rpe.position.geometry_cache import is_plain, is_transformed
 from vit_rpe.position.slicing import Range, heads_of, rows_of, take_heads, take_rows, window_grid, window_tokens
-from vit_rpe.position.terms import PositionTerms
+from vit_rpe.position.terms import PositionTerms, dense_bias
 
 BLOCK, BLOCKS = 256, 3  # torch's fused CPU kernel works on blocks of so many queries where there are 3 of them or more
 BUDGET = 2**26  # bytes of one window's bias of one head, which may leave it fewer queries
@@ -50,8 +50,12 @@ def in_windows(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: O
     assert terms.grids is not None
     batch = q.shape[0] if terms.on_query or terms.on_key else 1
     grid = terms.grids[0]
+    scratch = None if torch.is_grad_enabled() or not is_plain() else Scratch()
 
     def run(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, visible: Tensor | None) -> Tensor:
+        if scratch is not None and terms.offset_bias and not has_axis_logits(terms):
+            bias = dense_bias(terms, scratch.take)  # one window's at a time: the last one is no longer needed
+            terms = terms._replace(bias=bias, offset_bias=(), prefix_bias=None)
         return sdpa(q, k, v, terms, options._replace(visible=visible))
 
     plan = plan_windows(q, k, grid, batch=batch)
@@ -139,15 +143,12 @@ def each_window(
     if not is_transformed() and not torch.is_grad_enabled():
         # (B, Nq, H, Dv) underneath, so that joining the heads afterwards copies nothing
         out = v.new_empty(q.shape[0], q.shape[2], heads, v.shape[3]).transpose(1, 2)
-        with nullcontext() if torch.compiler.is_compiling() else reusing_memory() as scratch:
-            for group, (span, place) in product(groups, zip(spans, tokens, strict=True)):
-                if scratch is not None:
-                    scratch.clear()
-                k_group, v_group = k[:, slice(*group)], v[:, slice(*group)]
-                part = q[:, slice(*group), slice(*place)]
-                out[:, slice(*group), slice(*place)] = _one_window(
-                    run, terms_of, span, place, group, visible, part, k_group, v_group
-                )
+        for group, (span, place) in product(groups, zip(spans, tokens, strict=True)):
+            k_group, v_group = k[:, slice(*group)], v[:, slice(*group)]
+            part = q[:, slice(*group), slice(*place)]
+            out[:, slice(*group), slice(*place)] = _one_window(
+                run, terms_of, span, place, group, visible, part, k_group, v_group
+            )
         return out
     # Cut once: the gradient of each cut is then joined once, not padded to full size for every window.
     pieces = [x.split([stop - start for start, stop in groups], dim=1) for x in (q, k, v)]

@@ -1,0 +1,1 @@
+"""What is tuned for the CPU."""
