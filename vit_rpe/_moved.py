@@ -24,6 +24,7 @@ MOVED = {
     "vit_rpe.benchmark.torchvision_input": "vit_rpe.benchmark.input_side.torchvision_input",
     "vit_rpe.cache": "vit_rpe.layers.kv_cache",
     "vit_rpe.catalogue": "vit_rpe.models.catalogue",
+    "vit_rpe.data.bad_images": "vit_rpe.data.account",
     "vit_rpe.data.split": "vit_rpe.data.images.split",
     "vit_rpe.geometry": "vit_rpe.position.geometry",
     "vit_rpe.masks": "vit_rpe.position.masks",

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from vit_rpe.data import DataBundle, DataConfig, Preprocessing, train_loader
-from vit_rpe.data.bad_images import BadImages
+from vit_rpe.data.account import BadImages
 from vit_rpe.data.images.augment import Augmentation
 from vit_rpe.data.images.samples import ImageSamples
 from vit_rpe.data.sources import ArrayImages

@@ -80,7 +80,7 @@ def test_labels_may_be_names_and_a_share_is_held_out(tmp_path):
 
 
 def test_a_broken_member_is_named(tmp_path):
-    write_shard(tmp_path / "all.tar", [(f"k{n}", b"no image", "0") for n in range(4)])
+    write_shard(tmp_path / "all.tar", [(f"k{n}", b"no image", str(n % 2)) for n in range(4)])
     config, bundle = build(tmp_path / "all.tar")
     with pytest.raises(BadImageError, match=r"cannot read image .*all\.tar:k\d\.png"):
         list(train_loader(bundle, config, seed=0))

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from vit_rpe.data import DataConfig, DataNotFoundError, build_data, read_treatment, rebuild_data, train_loader
+from vit_rpe.data.account import Account
 from vit_rpe.data.text.corpus import held_out, library_files, text_files
 from vit_rpe.data.text.treatment import UNKNOWN, TextTreatment, common_characters
 from vit_rpe.data.text.windows import evaluation_windows, training_windows
@@ -45,7 +46,7 @@ def test_the_standard_library_is_found_and_split_by_name_alone() -> None:
 
 
 def test_no_file_is_on_both_sides(corpus: Path) -> None:
-    files = text_files(str(corpus))
+    files = text_files(str(corpus), Account())
     assert len(files) == 12
     train, val = held_out(files, 0.3, seed=3)
     assert train

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vit_rpe.data.bad_images import BadImages
+from vit_rpe.data.account import Account, BadImages
 from vit_rpe.data.batch import Samples
 from vit_rpe.data.images.preprocessing import Preprocessing, image_treatment
 from vit_rpe.data.treatment import Treatment
@@ -20,7 +20,9 @@ __all__ = ["DataBundle"]
 class DataBundle:
     """Training and validation samples, their classes and their treatment.
 
-    ``split`` says in words what is trained and what is validated on. ``bad_images`` fills while loaders run.
+    ``split`` says in words what is trained and what is validated on; ``held_out`` what ``val`` is: ``"test"`` for a
+    published or named test set, else ``"validation"``; ``account`` what was met, taken and left out. ``bad_images``
+    fills while loaders run.
     """
 
     train: Samples
@@ -29,6 +31,8 @@ class DataBundle:
     treatment: Treatment
     bad_images: BadImages
     split: str
+    held_out: str = "validation"
+    account: Account = field(default_factory=Account)
 
     @property
     def num_classes(self) -> int:
@@ -47,7 +51,7 @@ class DataBundle:
 
     def check_labels(self, num_classes: int) -> None:
         """Raise ``ValueError`` if a label does not fit a model with ``num_classes`` outputs."""
-        for split, samples in (("training", self.train), ("validation", self.val)):
+        for split, samples in (("training", self.train), (self.held_out, self.val)):
             labels = np.asarray(samples.labels)
             if len(labels) and (labels.min() < 0 or labels.max() >= num_classes):
                 raise ValueError(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-__all__ = ["class_numbers", "natural_order"]
+__all__ = ["check_label", "class_numbers", "natural_order", "unique"]
 
 _NUMBER = re.compile(r"(\d+)")
 
@@ -21,6 +21,31 @@ def natural_order(names: Iterable[str]) -> list[str]:
         return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts], name
 
     return sorted(names, key=key)
+
+
+def check_label(value: object, where: str) -> None:
+    """Refuse what says "no label" or is no label: None, NaN and other fractions, numbers below 0, lists, empty text.
+
+    Raises:
+        ValueError: with the value and where it was found.
+    """
+    words = str(value).strip()
+    if isinstance(value, (int, np.integer)) and value >= 0:
+        return
+    if isinstance(value, str) and words and not re.fullmatch(r"-\d+|nan|none|null", words.lower()):
+        return
+    raise ValueError(
+        f"{where} holds the label {value!r}: a split without labels? Expected a number from 0 on or the name of a class"
+    )
+
+
+def unique(names: Sequence[str], where: str) -> list[str]:
+    """``names`` as a list. Raises ``ValueError`` for one that is empty or there twice."""
+    for number, name in enumerate(names):
+        if not name.strip() or name in names[:number]:
+            what = f"{name!r} twice" if name.strip() else "an empty name"
+            raise ValueError(f"{where} lists {what} (number {number}): expected one name for each class")
+    return list(names)
 
 
 def class_numbers(names: Sequence[str], class_names: Sequence[str], *, split: str) -> np.ndarray:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from vit_rpe.data.bad_images import BadImages
+from vit_rpe.data.account import BadImages
 from vit_rpe.data.batch import Samples
 from vit_rpe.data.options import DataOptions
 from vit_rpe.data.order import EvalOrder, TrainOrder

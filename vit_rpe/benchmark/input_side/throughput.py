@@ -28,7 +28,7 @@ from torch import Tensor
 from vit_rpe.benchmark.input_side.torchvision_input import torchvision_batches
 from vit_rpe.checks import unknown_name
 from vit_rpe.data import DataBundle, ImageData, build_data, train_loader
-from vit_rpe.data.bad_images import BadImages
+from vit_rpe.data.account import BadImages
 from vit_rpe.data.images.augment import Augmentation
 from vit_rpe.data.images.preprocessing import Preprocessing
 from vit_rpe.data.images.samples import ImageSamples

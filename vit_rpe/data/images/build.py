@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vit_rpe.data.bad_images import BadImages
+from vit_rpe.data.account import BadImages
 from vit_rpe.data.bundle import DataBundle
 from vit_rpe.data.errors import DataNotFoundError
 from vit_rpe.data.images.augment import Augmentation
@@ -33,7 +33,12 @@ def build_images(source: DataSource, config: ImageData, request: Request) -> Dat
     else:
         augment = config.augment
         preprocessing = build_preprocessing(config, source, img_size=request.img_size, in_chans=request.in_chans)
-    train, val, words = _splits(config, source)
+    if len(source.class_names) < 2:
+        raise ValueError(
+            f"data.name={config.name} path={config.path!r} has the only class "
+            f"{', '.join(source.class_names)}: expected 2 or more classes"
+        )
+    train, val, words = _splits(config, source, strict=request.treatment is None)
     bundle = DataBundle(
         train=ImageSamples(train, Augmentation(augment, preprocessing), seed=request.seed, replace_bad=True),
         val=ImageSamples(val, Augmentation("none", preprocessing), seed=request.seed, replace_bad=False),
@@ -41,6 +46,8 @@ def build_images(source: DataSource, config: ImageData, request: Request) -> Dat
         treatment=preprocessing,
         bad_images=BadImages(config.max_bad_images if config.on_bad_image == "skip" else None),
         split=words,
+        held_out=source.held_out,
+        account=source.account,
     )
     bundle.check_labels(bundle.num_classes)
     return bundle
@@ -71,19 +78,30 @@ def _per_channel(values: tuple[float, ...], channels: int) -> tuple[float, ...]:
     return (sum(values) / len(values),) * channels
 
 
-def _splits(config: ImageData, source: DataSource) -> tuple[LabelledImages, LabelledImages, str]:
-    train, val = source.train, source.val
+def _splits(config: ImageData, source: DataSource, *, strict: bool) -> tuple[LabelledImages, LabelledImages, str]:
+    """Training and held-out images, and the split in words; ``strict``: options without effect are refused."""
+    train, val, word = source.train, source.val, source.held_out
+    where = f"data.name={config.name} path={config.path!r}"
     if len(train.labels) == 0:
-        raise DataNotFoundError(f"data.name={config.name} path={config.path!r} has no training images")
-    held_out = ""
+        raise DataNotFoundError(f"{where} has no training images")
+    how = ""
     if val is None:
         rest, chosen = stratified_split(train.labels, config.val_fraction, config.split_seed)
         train, val = SubsetImages(train, rest), SubsetImages(train, chosen)
-        held_out = f" (stratified split, {config.val_fraction:.0%} held out, split_seed={config.split_seed})"
+        how = f" (stratified split, {config.val_fraction:.0%} held out, split_seed={config.split_seed})"
+    elif strict:
+        own = f"{where} has its own {word} images: leave it out"
+        if config.val_fraction != ImageData.val_fraction:
+            raise ValueError(f"data.val_fraction={config.val_fraction} means nothing, {own}")
+        if config.split_seed != ImageData.split_seed and config.fraction == 1:
+            raise ValueError(f"data.split_seed={config.split_seed} means nothing, {own}, or set data.fraction")
     if len(val.labels) == 0:
-        raise DataNotFoundError(f"data.name={config.name} path={config.path!r} has no validation images")
+        raise DataNotFoundError(f"{where} has no {word} images")
     if config.fraction < 1:
+        before = len(train.labels)
         kept, _ = stratified_split(train.labels, 1 - config.fraction, config.split_seed)
         train = SubsetImages(train, kept)
-    words = f"{config.name}: {len(train.labels)} training and {len(val.labels)} validation images{held_out}"
+        source.account.leave_out("not in data.fraction", f"data.fraction={config.fraction}", before - len(kept))
+    source.account.taken.update({"training": len(train.labels), word: len(val.labels)})
+    words = f"{config.name}: {len(train.labels)} training and {len(val.labels)} {word} images{how}"
     return train, val, words

@@ -5,12 +5,13 @@ N is the number of images.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
-from vit_rpe.data.sources.paths import PathTable
+from vit_rpe.data.account import Account
+from vit_rpe.data.sources.paths import PathTable, printable
 
 __all__ = ["ArrayImages", "DataSource", "FileImages", "LabelledImages", "SubsetImages"]
 
@@ -55,7 +56,7 @@ class FileImages:
         return self.paths[index]
 
     def name(self, index: int) -> str:
-        return self.paths[index]
+        return printable(self.paths[index])
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,8 @@ class DataSource:
     """A whole data set. ``val`` None means: hold out a share of ``train``.
 
     ``mean`` and ``std`` are on the 0..1 scale; ``crop_pct`` and ``interpolation`` are the evaluation
-    defaults.
+    defaults. ``held_out`` says what ``val`` is: ``"test"`` for a published or named test set, else
+    ``"validation"``. ``account``: what was met and left out.
     """
 
     train: LabelledImages
@@ -91,3 +93,5 @@ class DataSource:
     std: tuple[float, ...]
     crop_pct: float = 1.0
     interpolation: str = "bicubic"
+    held_out: str = "validation"
+    account: Account = field(default_factory=Account)

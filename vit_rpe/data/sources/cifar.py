@@ -84,13 +84,18 @@ def _cifar(
             )
         parts = [_part(opener, name, kind, root) for name in kind.train]
         val = _part(opener, kind.val, kind, root)
-        names = [str(name) for name in _read(opener, kind.meta, (kind.names_key,), root)[kind.names_key]]
+        names = [_text(name) for name in _read(opener, kind.meta, (kind.names_key,), root)[kind.names_key]]
     train = ArrayImages(
         np.concatenate([part.images for part in parts]),
         np.concatenate([part.labels for part in parts]),
         f"{root}: training images",
     )
-    return DataSource(train=train, val=val, class_names=names, mean=statistics[0], std=statistics[1])
+    return DataSource(train=train, val=val, class_names=names, mean=statistics[0], std=statistics[1], held_out="test")
+
+
+def _text(name: str | bytes) -> str:
+    """A class name, also from a pickle that Python 3 has written again."""
+    return name.decode() if isinstance(name, bytes) else str(name)
 
 
 def _opener(root: Path, kind: _Kind, stack: ExitStack) -> Callable[[str], IO[bytes] | None] | None:

@@ -27,4 +27,5 @@ def digits(config: ImageData) -> DataSource:
         class_names=[str(name) for name in data.target_names],
         mean=mean,
         std=std,
+        held_out="test",
     )

@@ -49,6 +49,7 @@ def fashion_mnist(config: ImageData) -> DataSource:
         class_names=[*_CLASSES[0], _CLASSES[1]],
         mean=mean,
         std=std,
+        held_out="test",
     )
 
 

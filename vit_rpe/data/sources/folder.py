@@ -1,47 +1,28 @@
 """Folders of images, one folder per class: any such folder, and ImageNet.
 
-    path/train/<class>/**/<image>   and   path/val/<class>/**/<image>    (val, valid, validation or test)
+    path/train/<class>/**/<image>   and   path/val/<class>/**/<image>    (names of splits: see splits.py)
     path/<class>/**/<image>                                              (a stratified share is held out)
 
-A file counts by its extension; what is in it is seen when it is read. Hidden files and folders are left out.
+A folder that can be read in both ways is refused.
 """
 
 from __future__ import annotations
 
 import os
-import warnings
 from pathlib import Path
 
+from vit_rpe.data.account import Account
 from vit_rpe.data.classes import class_numbers, natural_order
 from vit_rpe.data.errors import DataNotFoundError
 from vit_rpe.data.images.config import ImageData
+from vit_rpe.data.images.files import ENDINGS, entries, images_below, is_hidden, is_image
 from vit_rpe.data.sources.base import DataSource, FileImages
-from vit_rpe.data.sources.paths import PathTable
+from vit_rpe.data.sources.paths import PathTable, printable
+from vit_rpe.data.sources.splits import split_of
 from vit_rpe.data.sources.statistics import IMAGENET
 
 __all__ = ["folder", "imagenet"]
 
-_EXTENSIONS = frozenset(
-    [
-        ".avif",
-        ".bmp",
-        ".gif",
-        ".jfif",
-        ".jp2",
-        ".jpe",
-        ".jpeg",
-        ".jpg",
-        ".pbm",
-        ".pgm",
-        ".png",
-        ".pnm",
-        ".ppm",
-        ".tif",
-        ".tiff",
-        ".webp",
-    ]
-)
-_VAL_NAMES = ("val", "valid", "validation", "test")
 _CROP_PCT = 0.9
 
 
@@ -49,102 +30,172 @@ def folder(config: ImageData) -> DataSource:
     """The images below ``path`` (and ``val_path``)."""
     if config.path is None:
         raise DataNotFoundError("data.name=folder needs --data.path, a folder with one folder of images per class")
-    root = _existing(Path(config.path))
-    train, val = _layout(root)
-    if config.val_path:
-        val = _existing(Path(config.val_path))
-    return _source(train, val)
+    account = Account()
+    given = None if config.val_path is None else _existing(Path(config.val_path))
+    train, val, word = _layout(_existing(Path(config.path)), given, account)
+    return _source(train, val, word, account)
 
 
 def imagenet(config: ImageData) -> DataSource:
     """ImageNet-1k or a set laid out like it: ``train/`` and ``val/`` with one folder per class."""
-    root = Path(config.path or "data/imagenet")
+    root, account = Path(config.path or "data/imagenet"), Account()
     for split in ("train", "val"):
         if not (root / split).is_dir():
             raise DataNotFoundError(
-                f"no ImageNet in {root}: expected {root / split}/<class>/<image>; download it from image-net.org "
-                "(registration needed), unpack it and give --data.path"
+                f"no ImageNet in {printable(root)}: expected {printable(root / split)}/<class>/<image>; download it "
+                "from image-net.org (registration needed), unpack it and give --data.path"
             )
-    if any(entry.is_file() and _is_image(entry.name) for entry in _entries(str(root / "val"))):
-        raise DataNotFoundError(
-            f"the validation images lie directly in {root / 'val'}; move each into the folder of its class, "
-            f"{root / 'val'}/<class>/<image>"
-        )
-    return _source(root / "train", root / "val")
+    for entry in entries(str(root)):
+        if entry.name not in ("train", "val"):
+            account.leave_out("entries beside train/ and val/", printable(entry.path))
+    return _source(str(root / "train"), str(root / "val"), "validation", account)
 
 
 def _existing(path: Path) -> Path:
     if not path.is_dir():
         nearest = next((parent for parent in path.parents if parent.is_dir()), Path("."))
-        raise DataNotFoundError(f"no folder {path}; it exists up to {nearest}")
+        raise DataNotFoundError(f"no folder {printable(path)}; it exists up to {printable(nearest)}")
     return path
 
 
-def _layout(root: Path) -> tuple[Path, Path | None]:
-    train = root / "train"
-    if not train.is_dir():
-        return root, None
-    return train, next((root / name for name in _VAL_NAMES if (root / name).is_dir()), None)
-
-
-def _source(train: Path, val: Path | None) -> DataSource:
-    found = _scan(train)
-    if not any(found.values()):
+def _layout(root: Path, given: Path | None, account: Account) -> tuple[str, str | None, str]:
+    """The folder of training classes, that of validation classes if there is one, and the word for the latter."""
+    folders: dict[str | None, list[str]] = {"train": [], "val": [], "test": [], None: []}
+    for entry in sorted(entries(str(root)), key=lambda entry: entry.name):
+        if entry.is_dir() and not is_hidden(entry.name) and not (given and os.path.samefile(entry.path, given)):
+            role = split_of(entry.name)
+            if role is None or _has_images(entry.path):
+                folders[role].append(entry.path)
+    found = [path for split in ("train", "val", "test") for path in folders[split]]
+    if not found:
+        return str(root), str(given) if given else None, "validation"
+    classes = [path for path in folders[None] if _has_images(path)]
+    if classes or not folders["train"]:
+        _refuse_both_readings(root, found, classes)
+    for split in ("train", "val", "test"):
+        if len(folders[split]) > 1:
+            names = ", ".join(f"{os.path.basename(path)}/" for path in folders[split])
+            raise ValueError(f"{printable(root)} has two folders for one split: {printable(names)}; rename one")
+    (train,) = folders["train"]
+    held = None if given else next((split for split in ("val", "test") if _labelled(folders[split])), None)
+    if held is None and not given and folders["val"]:
         raise DataNotFoundError(
-            f"no images in {train}: expected {train}/<class>/<image> ({' '.join(sorted(_EXTENSIONS))})"
+            f"{printable(folders['val'][0])} has images but no folder of a class; move each into the folder of its "
+            f"class, {printable(folders['val'][0])}/<class>/<image>"
         )
+    for split in ("val", "test"):
+        if split != held and folders[split]:
+            reason = "folders without classes" if not given and not folders["val"] else "folders of another split"
+            account.leave_out(reason, printable(folders[split][0]))
+    val = str(given) if given else folders[held][0] if held else None
+    return train, val, "test" if held == "test" else "validation"
+
+
+def _labelled(folders: list[str]) -> bool:
+    return any(entry.is_dir() and _has_images(entry.path) for path in folders for entry in entries(path))
+
+
+def _refuse_both_readings(root: Path, splits: list[str], classes: list[str]) -> None:
+    names = ", ".join(f"{os.path.basename(path)}/" for path in splits)
+    others = ", ".join(f"{os.path.basename(path)}/" for path in classes[:5]) + " ..." * (len(classes) > 5)
+    if not classes:
+        raise ValueError(
+            printable(
+                f"{root} has {names} but no train/: put the training classes into {root}/train/, or give data.path and "
+                "data.val_path"
+            )
+        )
+    raise ValueError(
+        printable(
+            f"{root} can be read in two ways: {names} as split(s), which leaves {others} out; or {names} as class(es) "
+            f"beside {others}. For splits, move {others} into {root}/train/ (or out of {root}); for classes, rename "
+            f"{names}"
+        )
+    )
+
+
+def _has_images(path: str) -> bool:
+    """Whether an image lies in a folder or below it."""
+    return any(is_image(name) for _, _, files in os.walk(path) for name in files)
+
+
+def _source(train: str, val: str | None, word: str, account: Account) -> DataSource:
+    if val is not None and os.path.realpath(val) == os.path.realpath(train):
+        raise ValueError(f"data.val_path is the folder of the training images, {printable(train)}")
+    if val is not None and _stray(val) and not _labelled([val]):
+        raise DataNotFoundError(
+            f"the {word} images lie directly in {printable(val)}; move each into the folder of its class, "
+            f"{printable(val)}/<class>/<image>"
+        )
+    held: set[int] = set()
+    val_found = {} if val is None else _scan(val, account, found=held)
+    found = _scan(train, account, apart=held, leave=val)
+    if not any(found.values()):
+        raise DataNotFoundError(f"no images in {printable(train)}: expected {printable(train)}/<class>/<image> "
+                                f"({' '.join(ENDINGS)})")  # fmt: skip
     class_names = natural_order(found)
+    _check_classes(train, class_names)
     mean, std = IMAGENET
     return DataSource(
         train=_images(found, class_names, "training"),
-        val=None if val is None else _images(_scan(val), class_names, "validation"),
-        class_names=class_names,
+        val=None if val is None else _images(val_found, class_names, "validation"),
+        class_names=[printable(name) for name in class_names],
         mean=mean,
         std=std,
         crop_pct=_CROP_PCT,
+        held_out=word,
+        account=account,
+    )
+
+
+def _stray(folder: str) -> bool:
+    """Whether an image lies in no folder of a class."""
+    return any(entry.is_file() and is_image(entry.name) for entry in entries(folder))
+
+
+def _check_classes(train: str, names: list[str]) -> None:
+    """Refuse one class, and folders of splits below the folder of classes: one folder too many on the path."""
+    if len(names) > 1 and not all(map(split_of, names)):
+        return
+    found = [entry for entry in entries(os.path.join(train, names[0])) if entry.is_dir() and not is_hidden(entry.name)]
+    inner = natural_order(entry.name for entry in found if _has_images(entry.path))
+    where = train if len(names) > 1 else os.path.join(train, names[0])
+    advice = f"; its folders are {', '.join(inner[:5])}: is one folder missing on data.path, {where}?" if inner else ""
+    raise ValueError(
+        printable(
+            f"the only class of {train} is {names[0]!r}: expected a folder for each of 2 or more classes{advice}"
+            if len(names) == 1
+            else f"the classes of {train} would be {', '.join(names)}, the names of splits: give it as data.path"
+        )
     )
 
 
 def _images(found: dict[str, list[str]], class_names: list[str], split: str) -> FileImages:
-    empty = natural_order(name for name in found if not found[name] and name not in class_names)
-    if empty:
-        warnings.warn(f"{split} has empty folders that are no class: {', '.join(empty[:10])}", stacklevel=2)
     order = natural_order(found)
     names = [name for name in order for _ in found[name]]
     paths = [path for name in order for path in found[name]]
     return FileImages(PathTable(paths), class_numbers(names, class_names, split=split))
 
 
-def _scan(root: Path) -> dict[str, list[str]]:
-    """Class name to the paths of its images, in natural order."""
-    found: dict[str, list[str]] = {}
-    for entry in _entries(str(root)):
-        if entry.is_dir() and not entry.name.startswith((".", "__")):
-            found[entry.name] = natural_order(_walk(entry.path, set()))
-    return found
-
-
-def _walk(path: str, above: set[tuple[int, int]]) -> list[str]:
-    """Images below ``path``; links are followed, but not in a circle."""
-    status = os.stat(path)
-    here = (status.st_dev, status.st_ino)
-    if here in above:
-        return []
-    images = []
-    for entry in _entries(path):
-        if entry.name.startswith("."):
-            continue
-        if entry.is_dir():
-            images += _walk(entry.path, above | {here})
-        elif _is_image(entry.name):
-            images.append(entry.path)
-    return images
-
-
-def _entries(path: str) -> list[os.DirEntry[str]]:
-    with os.scandir(path) as entries:
-        return list(entries)
-
-
-def _is_image(name: str) -> bool:
-    return os.path.splitext(name)[1].lower() in _EXTENSIONS
+def _scan(
+    root: str,
+    account: Account,
+    *,
+    found: set[int] | None = None,
+    apart: set[int] | None = None,
+    leave: str | None = None,
+) -> dict[str, list[str]]:
+    """Class name to the paths of its images, in natural order; ``leave``: a folder that is no class."""
+    classes: dict[str, list[str]] = {}
+    for entry in entries(root):
+        if is_hidden(entry.name):
+            account.leave_out("hidden", printable(entry.path))
+        elif not entry.is_dir():
+            account.leave_out("in no folder of a class", printable(entry.path))
+        elif leave is None or not os.path.samefile(entry.path, leave):
+            images = natural_order(images_below(entry.path, account, found=found, apart=apart or None))
+            if images or not any(not is_hidden(inner.name) for inner in entries(entry.path)):
+                classes[entry.name] = images
+            else:
+                account.leave_out("folders without an image of their own", printable(entry.path))
+    return classes

@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
-from glob import glob
+from glob import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from vit_rpe.checks import check_choice
-from vit_rpe.data.classes import class_numbers, natural_order
+from vit_rpe.data.account import Account
+from vit_rpe.data.classes import check_label, class_numbers, natural_order, unique
 from vit_rpe.data.errors import DataNotFoundError
 from vit_rpe.data.images.config import ImageData
 from vit_rpe.data.sources.base import DataSource
+from vit_rpe.data.sources.paths import files_below, named_files, printable
+from vit_rpe.data.sources.splits import apart, by_split, split_of
 from vit_rpe.data.sources.statistics import IMAGENET
 
 __all__ = ["hf", "parquet"]
 
-_VAL_NAMES = ("validation", "val", "valid", "test")
 _LABEL_NAMES = ("label", "labels", "class")
 
 
@@ -61,30 +63,46 @@ def hf(config: ImageData) -> DataSource:
     except (OSError, ValueError, RuntimeError) as error:
         raise DataNotFoundError(f"cannot load the Hugging Face data set {config.path!r}: {error}") from error
     splits = loaded if isinstance(loaded, dict) else {"train": loaded}
-    if "train" not in splits:
+    account = Account()
+    chosen: dict[str, str] = {}
+    for name in splits:
+        role = split_of(name)
+        if role in chosen:
+            raise ValueError(f"{config.path!r} has two splits for one: {chosen[role]} and {name}")
+        if role is not None:
+            chosen[role] = name
+    if "train" not in chosen:
         raise DataNotFoundError(f"{config.path!r} has no split train; it has {', '.join(splits)}")
-    val = next((splits[name] for name in _VAL_NAMES if name in splits), None)
-    return _source(config, datasets, splits["train"], val)
+    held = next((role for role in ("val", "test") if role in chosen), None)
+    for name, rows in splits.items():
+        if name not in (chosen["train"], chosen.get(held or "")):
+            account.leave_out("rows of another split", name, len(rows))
+    val = splits[chosen[held]] if held else None
+    return _source(config, datasets, splits[chosen["train"]], val, "test" if held == "test" else "validation", account)
 
 
 def parquet(config: ImageData) -> DataSource:
     """The rows of ``path`` (and ``val_path``): a file, a pattern, or a folder with ``train*`` and ``val*`` or
-    ``test*`` files."""
-    datasets = _package(config)
+    ``test*`` files, or with files in folders of these names."""
+    datasets, account = _package(config), Account()
     if config.path is None:
         raise DataNotFoundError("data.name=parquet needs --data.path, a file, a pattern or a folder")
-    root = Path(config.path)
-    files, val_files = sorted(glob(config.path)), sorted(glob(config.val_path or ""))
-    if root.is_dir():
-        files = sorted(map(str, root.rglob("train*.parquet"))) or sorted(map(str, root.rglob("*.parquet")))
-        if not val_files:
-            by_name = [sorted(map(str, root.rglob(f"{name}*.parquet"))) for name in _VAL_NAMES]
-            val_files = next((found for found in by_name if found), [])
-    if not files or (config.val_path and not val_files):
-        missing = config.path if not files else config.val_path
-        raise DataNotFoundError(f"no parquet files match {missing!r}")
+    given = [path for path, _ in _parquet_files(config.val_path)] if config.val_path else []
+    files, val_files, word = by_split(_parquet_files(config.path), account, given=bool(given))
+    val_files = given or val_files
+    files = apart(files, val_files, account, what=f"data.path={config.path!r}")
+    if not files:
+        raise DataNotFoundError(f"data.path={printable(config.path)!r} names no training file")
     train = _read_parquet(datasets, files)
-    return _source(config, datasets, train, _read_parquet(datasets, val_files) if val_files else None)
+    return _source(config, datasets, train, _read_parquet(datasets, val_files) if val_files else None, word, account)
+
+
+def _parquet_files(word: str) -> list[tuple[str, str]]:
+    """Paths that ``word`` names, each once, and what by_split needs."""
+    found = sorted(files_below(word, ".parquet")) if Path(word).is_dir() else named_files(word)
+    if not found:
+        raise DataNotFoundError(f"no parquet files match {printable(word)!r}")
+    return list({str(Path(path).resolve()): (path, below) for path, below in reversed(found)}.values())[::-1]
 
 
 def _package(config: ImageData) -> Any:
@@ -99,36 +117,37 @@ def _package(config: ImageData) -> Any:
 
 def _read_parquet(datasets: Any, files: list[str]) -> Any:
     try:
-        return datasets.load_dataset("parquet", data_files=files, split="train")
+        return datasets.load_dataset("parquet", data_files=[escape(file) for file in files], split="train")
     except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
         cause = error.__cause__ or error
-        raise DataNotFoundError(f"cannot read parquet files {files[0]} ...: {cause}") from error
+        raise DataNotFoundError(f"cannot read parquet files {printable(files[0])} ...: {cause}") from error
 
 
-def _source(config: ImageData, datasets: Any, train: Any, val: Any) -> DataSource:
+def _source(config: ImageData, datasets: Any, train: Any, val: Any, word: str, account: Account) -> DataSource:
     image_key = config.image_key or _image_column(datasets, train)
     label_key = config.label_key or _label_column(datasets, train)
-    for option, key in (("data.image_key", image_key), ("data.label_key", label_key)):
-        check_choice(option, key, train.column_names)
-    names = _label_names(train, label_key)
+    for split, rows in (("training", train), (word, val)):
+        for option, key in (("data.image_key", image_key), ("data.label_key", label_key)):
+            if rows is not None:
+                check_choice(option if rows is train else f"{option} of the {split} rows", key, rows.column_names)
     declared = getattr(train.features[label_key], "names", None)
-    class_names = list(declared) if declared else natural_order(set(names))
+    names = _label_names(train, label_key, declared)
+    class_names = unique(declared, f"column {label_key!r}") if declared else natural_order(set(names))
+    numbers = class_numbers(names, class_names, split="training")
+    held = None
+    if val is not None:
+        val_names = _label_names(val, label_key, declared)
+        held = _rows(datasets, val, image_key, class_numbers(val_names, class_names, split=word), config)
     mean, std = IMAGENET
     return DataSource(
-        train=_rows(datasets, train, image_key, class_numbers(names, class_names, split="training"), config),
-        val=None
-        if val is None
-        else _rows(
-            datasets,
-            val,
-            image_key,
-            class_numbers(_label_names(val, label_key), class_names, split="validation"),
-            config,
-        ),
+        train=_rows(datasets, train, image_key, numbers, config),
+        val=held,
         class_names=class_names,
         mean=mean,
         std=std,
         crop_pct=0.9,
+        held_out=word,
+        account=account,
     )
 
 
@@ -156,10 +175,15 @@ def _label_column(datasets: Any, rows: Any) -> str:
     return found[0]
 
 
-def _label_names(rows: Any, label_key: str) -> list[str]:
-    declared = getattr(rows.features[label_key], "names", None)
+def _label_names(rows: Any, label_key: str, declared: list[str] | None) -> list[str]:
+    """The class name of every row: by the column's own names, else by those ``declared`` for training, else as it is.
+
+    So that numbers mean in every split what they mean in training.
+    """
+    table = getattr(rows.features[label_key], "names", None) or declared
     values = rows[label_key][:]
     for value in values:
-        if value is None or (declared and not 0 <= value < len(declared)):
-            raise ValueError(f"column {label_key!r} holds the label {value}: a split without labels?")
-    return [declared[value] for value in values] if declared else [str(value) for value in values]
+        check_label(value, f"column {label_key!r}")
+        if table and not isinstance(value, str) and value >= len(table):
+            raise ValueError(f"column {label_key!r} holds the label {value}, it has the classes 0 to {len(table) - 1}")
+    return [table[value] if table and not isinstance(value, str) else str(value) for value in values]

@@ -1,0 +1,86 @@
+"""What counts as an image file, for folders, shards, prediction and pictures alike.
+
+A file counts by the ending of its name; what is in it is seen when it is read. What is hidden (``.x``, and so the
+companions ``._x.png`` of another system) or made by machines (``__MACOSX``) does not count.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from vit_rpe.data.account import Account
+from vit_rpe.data.classes import natural_order
+from vit_rpe.data.sources.paths import printable
+
+__all__ = ["ENDINGS", "entries", "image_files", "images_below", "is_hidden", "is_image"]
+
+ENDINGS = (".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".pnm", ".ppm",
+           ".tif", ".tiff", ".webp")  # fmt: skip
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a file or folder of this name does not count."""
+    return name.startswith(".") or name in ("__MACOSX", "__pycache__")
+
+
+def is_image(name: str) -> bool:
+    """Whether a file of this name counts."""
+    return not is_hidden(name) and os.path.splitext(name)[1].lower() in ENDINGS
+
+
+def entries(folder: str) -> list[os.DirEntry[str]]:
+    """What a folder holds."""
+    with os.scandir(folder) as found:
+        return list(found)
+
+
+def images_below(folder: str, account: Account, *, found: set[int] | None = None, apart: set[int] | None = None,
+                 above: frozenset[str] = frozenset()) -> list[str]:  # fmt: skip
+    """Paths of the images in a folder and the folders below it, unsorted; links are followed, but not in a circle.
+
+    Args:
+        account: counts what is left out.
+        found: collects what the images are (a number for each real path).
+        apart: images to leave out, as ``found`` collected them.
+    """
+    here = os.path.realpath(folder)
+    if here in above:
+        return []
+    images: list[str] = []
+    for entry in entries(folder):
+        if is_hidden(entry.name):
+            account.leave_out("hidden", printable(entry.path))
+        elif entry.is_dir():
+            images += images_below(entry.path, account, found=found, apart=apart, above=above | {here})
+        elif not is_image(entry.name):
+            account.leave_out("no images by their names", printable(entry.path))
+        else:
+            if found is not None or apart is not None:
+                real = os.path.realpath(entry.path) if entry.is_symlink() else f"{here}{os.sep}{entry.name}"
+                if apart is not None and hash(real) in apart:
+                    account.leave_out("training files that are validation files", printable(entry.path))
+                    continue
+                if found is not None:
+                    found.add(hash(real))
+            images.append(entry.path)
+    return images
+
+
+def image_files(words: Iterable[str | Path], account: Account) -> list[Path]:
+    """The files named, folders replaced by the images in them, in natural order.
+
+    Raises:
+        ValueError: a path does not exist, or a folder holds no image.
+    """
+    files: list[Path] = []
+    for path in map(Path, words):
+        if not path.exists():
+            raise ValueError(f"no such image: {printable(path)}")
+        found = [path] if not path.is_dir() else list(map(Path, natural_order(images_below(str(path), account))))
+        if not found:
+            raise ValueError(f"no images in {printable(path)} (files that end in {' '.join(ENDINGS)})")
+        files += found
+    account.taken["images"] = len(files)
+    return files
