@@ -71,14 +71,19 @@ def test_the_cap(folder):
 
 
 def test_nothing_readable(tmp_path):
-    write_class_folders(tmp_path / "train", {"a": 4})
-    write_class_folders(tmp_path / "val", {"a": 4})
-    for path in tmp_path.rglob("*.png"):
-        path.write_bytes(b"")
+    """Told before training where no image can be read at all, and in words where all of them get lost later."""
+    write_class_folders(tmp_path / "train", {"a": 4, "b": 4})
+    write_class_folders(tmp_path / "val", {"a": 4, "b": 4})
     config, bundle = build(tmp_path, on_bad_image="skip")
-    with pytest.raises(ValueError, match=r"no training image left to fill a batch; 4 image\(s\) could not be read"):
+    for split, side in (("val", "validation"), ("train", "training")):
+        for path in (tmp_path / split).rglob("*.png"):
+            path.write_bytes(b"")
+        with pytest.raises(ValueError, match=f"none of the first 8 {side} images can be read"):
+            build(tmp_path, on_bad_image="skip")
+    with pytest.raises(ValueError, match=r"no training image left to fill a batch; 8 image\(s\) could not be read"):
         list(train_loader(bundle, config, seed=0))
-    assert list(eval_loader(bundle, config)) == []
+    with pytest.raises(ValueError, match=r"nothing left to evaluate on; 16 image\(s\) could not be read"):
+        list(eval_loader(bundle, config))
 
 
 def test_the_error_survives_a_process_boundary():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,34 +14,25 @@ if TYPE_CHECKING:
 
     from vit_rpe.data import DataBundle
 
-__all__ = ["image_files", "load_images", "printable", "validation_text"]
+__all__ = ["load_images", "named_images", "validation_text"]
 
 MOST_IMAGES = 4
 """Validation images shown where none are named."""
 
 
-def printable(path: str | Path) -> str:
-    """A path as text that every file and figure can hold: bytes that are no UTF-8 become ``\\xNN``."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
-
-
-def image_files(words: Sequence[str]) -> list[Path]:
-    """The files named, folders replaced by the images in them.
+def named_images(words: Sequence[str]) -> list[Path]:
+    """The image files named, folders replaced by the images in them; what is left out of these is said.
 
     Raises:
         ValueError: a path does not exist, or a folder holds no image.
     """
-    from PIL import Image
+    from vit_rpe.data.account import Account
+    from vit_rpe.data.images.files import image_files
 
-    known = Image.registered_extensions()
-    files: list[Path] = []
-    for path in map(Path, words):
-        if not path.exists():
-            raise ValueError(f"no such image: {path}")
-        found = [path] if path.is_file() else [p for p in sorted(path.rglob("*")) if p.suffix.lower() in known]
-        if not found:
-            raise ValueError(f"no images in {path}")
-        files += found
+    account = Account()
+    files = image_files(words, account)
+    if account.left_out:
+        print(account.words(), file=sys.stderr)
     return files
 
 
@@ -61,10 +52,11 @@ def load_images(named: NamedModel, words: Sequence[str]) -> tuple[Tensor, Tensor
     import torch
 
     from vit_rpe.data import image_treatment
+    from vit_rpe.data.errors import printable
 
     treatment = image_treatment(named.treatment, named.title)
     if words:
-        files = image_files(words)
+        files = named_images(words)
         inputs = torch.stack([treatment(file) for file in files])
         names = [printable(file.name) for file in files]
     else:
@@ -90,7 +82,7 @@ def _validation_images(named: NamedModel) -> tuple[Tensor, list[str]]:
     batch = bundle.val.__getitems__(chosen)
     if batch.bad:
         raise ValueError(f"cannot read the validation image {batch.bad[0][0]}: {batch.bad[0][1]}; use --image PATH ...")
-    return batch.inputs, [f"{printable(bundle.class_names[labels[index]])}-{index}" for index in chosen]
+    return batch.inputs, [f"{bundle.class_names[labels[index]]}-{index}" for index in chosen]
 
 
 def _run_data(named: NamedModel, instead: str) -> DataBundle:

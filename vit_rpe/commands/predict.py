@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit_rpe.checks import check_count
-from vit_rpe.commands._inputs import image_files
+from vit_rpe.commands._inputs import named_images
 from vit_rpe.commands._options import add_checkpoint, add_device, add_img_size, choose_device, image_size
 
 if TYPE_CHECKING:
@@ -36,15 +36,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Predict and print; a file that cannot be read is named at the end, and makes the status 1."""
+    from vit_rpe.data.errors import printable
     from vit_rpe.training.checkpoint.checkpoint import load_checkpoint
 
     check_count("--top", args.top)
     check_count("--batch-size", args.batch_size)
     device, size = choose_device(args.device), image_size(args.img_size)
-    files = image_files(args.images)
+    files = named_images(args.images)
     loaded = load_checkpoint(args.checkpoint, img_size=size)
     loaded.model.to(device)
-    longest = max(len(str(file)) for file in files)
+    longest = max(len(printable(file)) for file in files)
     unreadable: list[BadImageError] = []
     for file, chances in _chances(loaded, files, args.batch_size, device, unreadable):
         values, classes = chances.topk(min(args.top, len(chances)))
@@ -52,9 +53,9 @@ def run(args: argparse.Namespace) -> int:
         found = [(names[number], chance) for number, chance in zip(classes.tolist(), values.tolist(), strict=True)]
         if args.json:
             classes_found = [{"class": name, "probability": chance} for name, chance in found]
-            print(json.dumps({"image": str(file), "classes": classes_found}))
+            print(json.dumps({"image": printable(file), "classes": classes_found}))
         else:
-            print(f"{file!s:<{longest}}  " + "  ".join(f"{name} {chance:.1%}" for name, chance in found))
+            print(f"{printable(file):<{longest}}  " + "  ".join(f"{name} {chance:.1%}" for name, chance in found))
     for fault in unreadable:
         print(f"error: {fault}", file=sys.stderr)
     return int(bool(unreadable))

@@ -2,6 +2,7 @@
 resume anywhere.
 """
 
+from vit_rpe.data.account import Account
 from vit_rpe.data.batch import Batch, Samples
 from vit_rpe.data.build import build_data, read_treatment, rebuild_data
 from vit_rpe.data.bundle import DataBundle
@@ -19,6 +20,7 @@ from vit_rpe.data.treatment import Treatment
 
 __all__ = [
     "DATA_NAMES",
+    "Account",
     "BadImageError",
     "Batch",
     "BatchMixer",

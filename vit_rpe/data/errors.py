@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["BadImageError", "DataNotFoundError", "bad_image"]
+import os
+from pathlib import Path
+
+__all__ = ["BadImageError", "DataNotFoundError", "bad_image", "printable"]
 
 
 class DataNotFoundError(ValueError):
@@ -24,3 +27,8 @@ class BadImageError(ValueError):
 def bad_image(name: str, error: Exception) -> BadImageError:
     """The one-line error for what a decoder raised on image ``name``."""
     return BadImageError(name, " ".join(str(error).split()) or type(error).__name__)
+
+
+def printable(path: str | Path) -> str:
+    """A path as text that every file and figure can hold: bytes that are no UTF-8 become ``\\xNN``."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")

@@ -8,6 +8,7 @@ draw nothing from torch's global random state, so loading never changes a model'
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -69,10 +70,14 @@ class EvalLoader:
         return len(self._order)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        empty = len(self) > 0
         for batch in self._batches:
             self._bad.add(batch.bad)
             if len(batch.labels):
+                empty = False
                 yield batch.inputs, batch.labels
+        if empty:
+            raise ValueError(f"nothing left to evaluate on; {self._bad.summary()}")
 
 
 def train_loader(
@@ -103,8 +108,6 @@ def _whole(batch: Any) -> Any:
 
 def _one_thread(worker: int) -> None:
     """Loader processes share the cores between them; OpenCV's own threads would only compete."""
-    import sys
-
     if "cv2" in sys.modules:
         sys.modules["cv2"].setNumThreads(0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 
-from vit_rpe.data import build_data
+from vit_rpe.data import Account, build_data
 from vit_rpe.training.checkpoint.files import write_text
 from vit_rpe.training.checkpoint.resume import changes, check_epochs, find_resumed, rate_jump
 from vit_rpe.training.checkpoint.run_folder import write_versions
@@ -68,7 +69,7 @@ def train(config: RunConfig) -> RunResult:
         with accelerator.main_process_first():  # which downloads, if asked to
             bundle = build_data(config.data, img_size=plan.img_size, in_chans=plan.in_chans, seed=config.train.seed)
         if accelerator.is_main_process:
-            _open_folder(folder, config)
+            _open_folder(folder, config, bundle.account)
         model, model_args = build_model(plan, config.model, bundle)
         session = build_session(config, accelerator, bundle, model, model_args, folder)
         _announce(session, plan, display)
@@ -101,11 +102,12 @@ def _accelerator(config: RunConfig) -> Accelerator:
     )
 
 
-def _open_folder(folder: Path, config: RunConfig) -> None:
+def _open_folder(folder: Path, config: RunConfig, account: Account) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         plain = {**asdict(config), "resume": None, "overwrite": False}
         write_text(folder / "config.yaml", dump_yaml(_listed(plain)))
+        write_text(folder / "data.json", json.dumps(account.to_dict(), indent=2) + "\n")
         write_versions(folder)
     except OSError as error:
         raise RuntimeError(f"cannot write the run folder {folder}: {error}") from error
@@ -143,6 +145,7 @@ def _announce(session: Session, plan: ModelPlan, display: Display) -> None:
     batch = config.data.batch_size * config.train.accumulate * accelerator.num_processes
     display.say(f"model   {plan.name}{rpe}: {weights:,} weights, {plan.takes}")
     display.say(f"data    {session.bundle.split}")
+    display.say(f"        {session.bundle.account.words()}")
     display.say(
         f"batch   {batch} = {config.data.batch_size} samples x {config.train.accumulate} per update x "
         f"{accelerator.num_processes} process(es) on {accelerator.device}; "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from vit_rpe.data.account import BadImages
+from vit_rpe.data.batch import Samples
 from vit_rpe.data.bundle import DataBundle
 from vit_rpe.data.errors import DataNotFoundError
 from vit_rpe.data.images.augment import Augmentation
@@ -50,7 +51,20 @@ def build_images(source: DataSource, config: ImageData, request: Request) -> Dat
         account=source.account,
     )
     bundle.check_labels(bundle.num_classes)
+    if config.on_bad_image == "skip":
+        for side, samples in (("training", bundle.train), (bundle.held_out, bundle.val)):
+            _check_readable(samples, side, most=config.max_bad_images + 1)
     return bundle
+
+
+def _check_readable(samples: Samples, side: str, *, most: int) -> None:
+    """Read until one image can be read. Raises ``DataNotFoundError`` where none can, or ``most`` cannot."""
+    for index in range(min(len(samples), most)):
+        batch = samples.__getitems__([index])
+        if len(batch.labels):
+            return
+        name, reason = batch.bad[0]
+    raise DataNotFoundError(f"none of the first {index + 1} {side} images can be read; the last: {name}: {reason}")
 
 
 def build_preprocessing(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from vit_rpe.data.account import Account
 from vit_rpe.data.classes import natural_order
-from vit_rpe.data.sources.paths import printable
+from vit_rpe.data.errors import printable
 
 __all__ = ["ENDINGS", "entries", "image_files", "images_below", "is_hidden", "is_image"]
 

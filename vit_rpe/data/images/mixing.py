@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from timm.data.mixup import Mixup
 from torch import Tensor
 
 from vit_rpe.data.draws import key_number
@@ -42,8 +43,6 @@ def batch_mixer(config: DataOptions, *, num_classes: int, label_smoothing: float
     """The mixer of ``config``, or None where mixup and cutmix are both off, as for text."""
     if not isinstance(config, ImageData) or (config.mixup == 0 and config.cutmix == 0):
         return None
-    from timm.data import Mixup
-
     return BatchMixer(
         Mixup(
             mixup_alpha=config.mixup,

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from vit_rpe.checks import check_choice
-from vit_rpe.data.errors import bad_image
+from vit_rpe.data.errors import bad_image, printable
 from vit_rpe.data.images.config import INTERPOLATIONS
 from vit_rpe.data.images.pixels import opened, to_mode, with_channels
 from vit_rpe.data.treatment import Treatment
@@ -101,7 +101,7 @@ class Preprocessing:
         try:
             pixels = self.pixels(image)
         except Exception as error:  # decoders meet foreign bytes and raise almost anything
-            name = str(image) if isinstance(image, str | Path) else f"<{type(image).__name__}>"
+            name = printable(image) if isinstance(image, str | Path) else f"<{type(image).__name__}>"
             raise bad_image(name, error) from error
         return self.normalize(torch.from_numpy(pixels.transpose(2, 0, 1).copy()))
 

@@ -11,7 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from vit_rpe.data.account import Account
-from vit_rpe.data.sources.paths import PathTable, printable
+from vit_rpe.data.errors import printable
+from vit_rpe.data.sources.paths import PathTable
 
 __all__ = ["ArrayImages", "DataSource", "FileImages", "LabelledImages", "SubsetImages"]
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import codecs
 from pathlib import Path
 
-from vit_rpe.data.errors import DataNotFoundError
-from vit_rpe.data.sources.paths import printable
+from vit_rpe.data.errors import DataNotFoundError, printable
 
 __all__ = ["decode", "read_lines", "read_text"]
 

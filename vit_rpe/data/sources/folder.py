@@ -13,11 +13,11 @@ from pathlib import Path
 
 from vit_rpe.data.account import Account
 from vit_rpe.data.classes import class_numbers, natural_order
-from vit_rpe.data.errors import DataNotFoundError
+from vit_rpe.data.errors import DataNotFoundError, printable
 from vit_rpe.data.images.config import ImageData
 from vit_rpe.data.images.files import ENDINGS, entries, images_below, is_hidden, is_image
 from vit_rpe.data.sources.base import DataSource, FileImages
-from vit_rpe.data.sources.paths import PathTable, printable
+from vit_rpe.data.sources.paths import PathTable
 from vit_rpe.data.sources.splits import split_of
 from vit_rpe.data.sources.statistics import IMAGENET
 
@@ -62,10 +62,10 @@ def _layout(root: Path, given: Path | None, account: Account) -> tuple[str, str 
     """The folder of training classes, that of validation classes if there is one, and the word for the latter."""
     folders: dict[str | None, list[str]] = {"train": [], "val": [], "test": [], None: []}
     for entry in sorted(entries(str(root)), key=lambda entry: entry.name):
-        if entry.is_dir() and not is_hidden(entry.name) and not (given and os.path.samefile(entry.path, given)):
-            role = split_of(entry.name)
-            if role is None or _has_images(entry.path):
-                folders[role].append(entry.path)
+        role = split_of(entry.name)
+        elsewhere = role != "train" and given and os.path.samefile(entry.path, given)
+        if entry.is_dir() and not is_hidden(entry.name) and not elsewhere and (role is None or _has_images(entry.path)):
+            folders[role].append(entry.path)
     found = [path for split in ("train", "val", "test") for path in folders[split]]
     if not found:
         return str(root), str(given) if given else None, "validation"

@@ -7,6 +7,7 @@ called label, labels or class. ``data.image_key`` and ``data.label_key`` decide 
 from __future__ import annotations
 
 import io
+import os
 from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
@@ -17,10 +18,10 @@ import numpy as np
 from vit_rpe.checks import check_choice
 from vit_rpe.data.account import Account
 from vit_rpe.data.classes import check_label, class_numbers, natural_order, unique
-from vit_rpe.data.errors import DataNotFoundError
+from vit_rpe.data.errors import DataNotFoundError, printable
 from vit_rpe.data.images.config import ImageData
 from vit_rpe.data.sources.base import DataSource
-from vit_rpe.data.sources.paths import files_below, named_files, printable
+from vit_rpe.data.sources.paths import files_below, named_files
 from vit_rpe.data.sources.splits import apart, by_split, split_of
 from vit_rpe.data.sources.statistics import IMAGENET
 
@@ -117,7 +118,8 @@ def _package(config: ImageData) -> Any:
 
 def _read_parquet(datasets: Any, files: list[str]) -> Any:
     try:
-        return datasets.load_dataset("parquet", data_files=[escape(file) for file in files], split="train")
+        paths = [escape(os.path.realpath(file)) for file in files]  # it takes every name for a pattern
+        return datasets.load_dataset("parquet", data_files=paths, split="train")
     except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
         cause = error.__cause__ or error
         raise DataNotFoundError(f"cannot read parquet files {printable(files[0])} ...: {cause}") from error

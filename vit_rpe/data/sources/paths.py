@@ -9,12 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["PathTable", "files_below", "named_files", "printable"]
-
-
-def printable(path: str | Path) -> str:
-    """A path as text that every file and figure can hold: bytes that are no UTF-8 become ``\\xNN``."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
+__all__ = ["PathTable", "files_below", "named_files"]
 
 
 def named_files(word: str) -> list[tuple[str, str]]:

@@ -22,12 +22,12 @@ import numpy as np
 
 from vit_rpe.data.account import Account
 from vit_rpe.data.classes import check_label, class_numbers, natural_order, unique
-from vit_rpe.data.errors import DataNotFoundError
+from vit_rpe.data.errors import DataNotFoundError, printable
 from vit_rpe.data.images.config import ImageData
 from vit_rpe.data.images.files import is_hidden, is_image
 from vit_rpe.data.sources.base import DataSource
 from vit_rpe.data.sources.decoding import decode, read_lines
-from vit_rpe.data.sources.paths import PathTable, files_below, named_files, printable
+from vit_rpe.data.sources.paths import PathTable, files_below, named_files
 from vit_rpe.data.sources.splits import apart, by_split
 from vit_rpe.data.sources.statistics import IMAGENET
 

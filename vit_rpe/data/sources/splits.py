@@ -12,8 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from vit_rpe.data.account import Account
-from vit_rpe.data.errors import DataNotFoundError
-from vit_rpe.data.sources.paths import printable
+from vit_rpe.data.errors import DataNotFoundError, printable
 
 __all__ = ["apart", "by_split", "split_of"]
 

@@ -15,9 +15,8 @@ from pathlib import Path
 from vit_rpe.data.account import Account
 from vit_rpe.data.classes import natural_order
 from vit_rpe.data.draws import key_number
-from vit_rpe.data.errors import DataNotFoundError
+from vit_rpe.data.errors import DataNotFoundError, printable
 from vit_rpe.data.sources.decoding import read_text
-from vit_rpe.data.sources.paths import printable
 from vit_rpe.data.sources.splits import apart, split_of
 from vit_rpe.data.text.config import TextData
 

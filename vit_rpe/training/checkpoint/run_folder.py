@@ -4,6 +4,7 @@
 config.yaml     the resolved config           pictures/   curves, attention maps, learned bias
 versions.json   versions and git revision     best/       model.safetensors, config.json
 metrics.csv     one row per epoch             last/       the same, and training_state.pt
+data.json       what the data held, what was taken and left out
 log.txt         what was printed              history/    older epochs, with train.keep > 1
 ```
 """
