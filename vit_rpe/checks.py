@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import inspect
+import re
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from math import isfinite
 from types import NoneType, UnionType
@@ -79,3 +81,13 @@ def check_choice(what: str, given: object, known: Iterable[object]) -> None:
     names = list(known)
     if given not in names:
         raise unknown_name(what, given, [str(name) for name in names])
+
+
+def argument_error(what: str, error: TypeError, function: Callable[..., object]) -> Exception:
+    """The error to raise where calling ``function`` ended in ``error``: one with the closest argument if it does not
+    know one that was given, else ``error`` itself."""
+    found = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+    if found is None:
+        return error
+    known = [name for name in inspect.signature(function).parameters if name not in ("self", "kwargs")]
+    return ValueError(f"{what} has no argument {found[1]!r}{closest(found[1], known)}")

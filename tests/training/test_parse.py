@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+import timm
 import yaml
 
 from vit_rpe.training.config.parse import parse_config
@@ -28,16 +29,6 @@ def test_every_shipped_config_parses_and_builds(name: str) -> None:
     plan = plan_model(config.model, config.data)
     assert plan.name == config.model.name
     assert find_config(name).read_text().startswith("# "), "a config says on top what it is and how to run it"
-
-
-def test_a_borrowed_config_is_named(capsys) -> None:
-    """Other data without a config take the rest from that of the digits, one channel and mixup included."""
-    config = parse_config(["--data.name=folder", "--data.path=photos"])
-    assert config.model.args["in_chans"] == 1
-    assert "no --config given: what you leave out is that of digits/vit_nano_bias" in capsys.readouterr().out
-    for words in ([], ["--data.name=digits"], ["--config=cifar10/vit_tiny_bias", "--data.name=cifar10"]):
-        parse_config(words)
-        assert capsys.readouterr().out == ""
 
 
 def test_options_override_the_file(tmp_path: Path) -> None:
@@ -85,6 +76,8 @@ def test_an_encoding_is_a_name_a_dict_or_a_list(text: str, value: object) -> Non
         (["--data.augment", "ligth"], "(did you mean 'light'?)"),
         (["--config", "digits/vit_nano_bais"], "(did you mean 'digits/vit_nano_bias'?)"),
         (["--config"], "--config needs a value"),
+        (["--model.patch_size", "8"], "goes into model.args: --model.args '{patch_size: ...}'"),
+        (["--drop_path_rate=0.1"], "goes into model.args: --model.args '{drop_path_rate: ...}'"),
     ],
 )
 def test_a_wrong_word_is_refused_in_one_line(words: list[str], message: str) -> None:
@@ -105,6 +98,8 @@ def test_a_wrong_word_is_refused_in_one_line(words: list[str], message: str) -> 
         ("train: {epochs: [", "is not valid YAML"),
         ("train: {epochs: many}", "train.epochs"),
         ("train: 5", "got 5 for TrainConfig"),
+        ("train: {epochs: 3}\ntrain: {epochs: 4}", 'line 2, column 1: found duplicate key "train"'),
+        ("train: {epochs: 3, epochs: 4}", 'found duplicate key "epochs"'),
     ],
 )
 def test_a_wrong_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -123,7 +118,8 @@ def test_a_wrong_file_is_refused(tmp_path: Path, text: str, message: str) -> Non
         (["--model.rpe", "{name: bias, max_distence: 3}"], "max_distance"),
         (["--model.img_size", "9"], "9"),
         (["--model.args.num_classes", "3"], "model.args must not hold 'num_classes': it comes from the data"),
-        (["--model.args.nonsense", "3"], "nonsense"),
+        (["--model.args.nonsense", "3"], "vit_rpe_nano_patch2_8 has no argument 'nonsense'"),
+        (["--model.args.img_sz", "8"], "has no argument 'img_sz' (did you mean 'img_size'?)"),
         (["--model.img_size", "8", "--data.img_size", "16"], "model.img_size is 8 but data.img_size is 16"),
     ],
 )
@@ -142,7 +138,7 @@ def test_help_and_print_config(capsys) -> None:
             parse_config(words)
         assert caught.value.code == 0
         text = capsys.readouterr().out
-        assert text.startswith("usage: train.py [--config NAME_OR_FILE]")
+        assert text.startswith("usage: vit-rpe train [--config NAME_OR_FILE]")
         assert "--train.epochs EPOCHS" in text
         assert "Passes over the training images" in text
     with pytest.raises(SystemExit) as caught:
@@ -183,3 +179,71 @@ def test_on_and_no_are_words_and_exponents_are_numbers(way: str, tmp_path: Path)
     again = tmp_path / "again.yaml"
     again.write_text(dump_yaml(asdict(config)["model"]))
     assert load_yaml(again.read_text())["rpe"] == yaml.safe_load(again.read_text())["rpe"] == config.model.rpe
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("yes", "yes"),
+        ("no", "no"),
+        ("on", "on"),
+        ("OFF", "OFF"),
+        ("True", True),
+        ("010", 10),
+        ("0o10", 8),
+        ("1e-3", 1e-3),
+        ("1E5", 1e5),
+        ("12:30", "12:30"),
+        ("2026-01-01", "2026-01-01"),
+        ("=", "="),
+        ("~", None),
+    ],
+)
+def test_yaml_is_version_1_2(text: str, value: object) -> None:
+    read = load_yaml(f"key: {text}")["key"]
+    assert (read, type(read)) == (value, type(value))
+    again = dump_yaml({"key": value, "text": text})
+    assert load_yaml(again) == yaml.safe_load(again) == {"key": value, "text": text}
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_words_override_files_wherever_they_stand(place: int) -> None:
+    words = ["--train.epochs=1", "--train.lr=0.5"]
+    words.insert(place, "--config=cifar10/vit_tiny_bias")
+    config = parse_config(words)
+    assert (config.train.epochs, config.train.lr, config.data.name) == (1, 0.5, "cifar10")
+
+
+@pytest.mark.parametrize(
+    ("words", "patch", "channels"),
+    [
+        (["--data.name", "cifar10"], "patch4_32", 3),
+        (["--data.name=fashion_mnist"], "patch4_28", 1),
+        (["--data.name", "imagenet"], "patch16_224", 3),
+        (["--data.name", "folder", "--data.path", "photos", "--model.img_size", "96"], "patch8_96", 3),
+        (["--data.name", "parquet", "--data.path", "photos"], "patch8_96", 3),
+        (["--data.name", "digits"], "patch2_8", 1),
+    ],
+)
+def test_the_recipe_follows_the_data(words: list[str], patch: str, channels: int, capsys) -> None:
+    config = parse_config(words)
+    assert config.model.name.endswith(patch)
+    assert config.model.args.get("in_chans", 3) == channels
+    assert ("no --config given" in capsys.readouterr().out) == (patch != "patch2_8")
+
+
+def test_text_has_a_recipe_of_its_own() -> None:
+    assert parse_config(["--data.name", "text"]).model.name.startswith("rpe_sequence")
+    assert parse_config(["--data.name", "text_classes"]).data.name == "text_classes"
+
+
+def test_a_size_is_one_number_or_two() -> None:
+    assert tuple(parse_config(["--model.img_size", "64", "128", "--train.epochs", "2"]).model.img_size) == (64, 128)
+    assert parse_config(["--model.img_size", "64", "--train.epochs", "2"]).model.img_size == 64
+    assert tuple(parse_config(["--model.img_size", "[64, 128]"]).model.img_size) == (64, 128)
+
+
+@pytest.mark.parametrize("name", ["vit_rpe_nano_patch2_8", "vit_rpe_custom", "rpe_sequence_nano"])
+def test_a_model_names_the_argument_that_was_meant(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"{name} has no argument 'embed_dimm' \(did you mean 'embed_dim'"):
+        timm.create_model(name, embed_dimm=8)

@@ -10,6 +10,7 @@ from typing import Any
 
 from timm.models import register_model
 
+from vit_rpe.checks import argument_error
 from vit_rpe.models.sequence.model import SequenceTransformer
 from vit_rpe.models.vit_rpe import SIZES
 
@@ -28,7 +29,10 @@ def _entry_point(name: str, size: str) -> Callable[..., SequenceTransformer]:
     ) -> SequenceTransformer:
         if pretrained or pretrained_cfg or pretrained_cfg_overlay:
             raise ValueError(f"{name} has no published weights: leave pretrained and pretrained_cfg out")
-        return SequenceTransformer(**{**SIZES[size], **kwargs})
+        try:
+            return SequenceTransformer(**{**SIZES[size], **kwargs})
+        except TypeError as error:
+            raise argument_error(name, error, SequenceTransformer) from error
 
     create.__name__ = create.__qualname__ = name
     create.__doc__ = f"Sequence transformer {size}; arguments of SequenceTransformer."

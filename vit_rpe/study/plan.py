@@ -12,7 +12,7 @@ from typing import Any
 
 from vit_rpe.checks import closest
 from vit_rpe.training.config.shipped import find_config
-from vit_rpe.training.config.yaml_text import load_yaml
+from vit_rpe.training.config.yaml_text import read_yaml
 
 Size = int | list[int] | None
 
@@ -99,7 +99,7 @@ def read_study(path: str | Path) -> StudyConfig:
         ValueError: no such file, an unknown key, a repeated label, or a baseline that is no variant.
     """
     file = find_config(str(path), study=True)
-    content = load_yaml(file.read_text())
+    content = read_yaml(file)
     if not isinstance(content, dict):
         raise ValueError(f"{file} must hold keys and values, got a {type(content).__name__}")
     known = {item.name for item in fields(StudyConfig)}

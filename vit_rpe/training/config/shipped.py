@@ -7,9 +7,11 @@ from pathlib import Path
 import vit_rpe
 from vit_rpe.checks import unknown_name
 
-__all__ = ["DEFAULT_CONFIG", "config_folder", "find_config", "list_configs"]
+__all__ = ["DEFAULT_CONFIG", "config_folder", "default_config", "find_config", "list_configs"]
 
 DEFAULT_CONFIG = "digits/vit_nano_bias"
+_OF_SOURCES = {"text": "text/char_lm_bias", "text_classes": "text/passages_bias"}
+_OF_FILES = "folder/vit_tiny_bias"
 
 
 def config_folder() -> Path:
@@ -24,6 +26,13 @@ def list_configs(*, studies: bool = False) -> list[str]:
     folder = config_folder()
     names = (path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
     return sorted(name for name in names if name.startswith("study/") == studies)
+
+
+def default_config(data_name: str) -> str:
+    """The shipped config for data that are given by name only: one of that source, else that for one's own files."""
+    own = [name for name in list_configs() if name.startswith(f"{data_name}/") and name.endswith("_bias")]
+    small = sorted(own, key=lambda name: (("nano" not in name), ("tiny" not in name), name))
+    return _OF_SOURCES.get(data_name) or next(iter(small), _OF_FILES)
 
 
 def find_config(name: str, *, study: bool = False) -> Path:
