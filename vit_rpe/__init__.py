@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from vit_rpe.models import VisionTransformer, add_rpe, from_timm, replace_attention
     from vit_rpe.position.geometry import TokenGrid
     from vit_rpe.position.terms import PositionTerms
+    from vit_rpe.training.checkpoint.runs import list_runs, load_run
 
 install()
 register_models()
@@ -45,6 +46,8 @@ __all__ = [
     "create_encoding",
     "from_timm",
     "list_encodings",
+    "list_runs",
+    "load_run",
     "replace_attention",
     "sincos_embedding",
 ]
@@ -61,6 +64,7 @@ _HOMES = {
     "vit_rpe.models": ("VisionTransformer", "add_rpe", "from_timm", "replace_attention"),
     "vit_rpe.position.geometry": ("TokenGrid",),
     "vit_rpe.position.terms": ("PositionTerms",),
+    "vit_rpe.training.checkpoint.runs": ("list_runs", "load_run"),
 }
 _ROOMS = ("attention", "data", "encodings", "evaluation", "layers", "models", "position", "study", "training", "viz")
 

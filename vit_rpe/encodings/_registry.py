@@ -9,6 +9,7 @@ from typing import TypeVar
 from vit_rpe.checks import unknown_name
 from vit_rpe.encodings._card import Card
 from vit_rpe.encodings._interface import PositionEncoding
+from vit_rpe.plugins import load_installed
 
 Encoding = TypeVar("Encoding", bound=type[PositionEncoding])
 _REGISTRY: dict[str, type[PositionEncoding]] = {}
@@ -29,7 +30,8 @@ def register(name: str, card: Card) -> Callable[[Encoding], Encoding]:
 
 
 def list_encodings() -> list[str]:
-    """Names of all registered encodings, sorted."""
+    """Names of all registered encodings, sorted; those of installed plug-ins included."""
+    load_installed()
     return sorted(_REGISTRY)
 
 
@@ -39,6 +41,8 @@ def encoding_class(name: str) -> type[PositionEncoding]:
     Raises:
         ValueError: unknown; the message names the closest one.
     """
+    if name not in _REGISTRY:
+        load_installed()
     if name not in _REGISTRY:
         raise unknown_name("rpe", name, _REGISTRY)
     return _REGISTRY[name]

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import timm
+import timm.models
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import vit_rpe  # noqa: F401  (registers the models with timm)
 from vit_rpe.data import Preprocessing, Treatment, image_treatment, read_treatment
+from vit_rpe.plugins import how_to_pass, missing_plugins
 from vit_rpe.training.checkpoint.files import newest
 
 __all__ = [
@@ -29,6 +31,8 @@ __all__ = [
     "save_checkpoint",
 ]
 
+_FOR_TIMM = ("architecture", "num_classes", "label_names", "pretrained_cfg")
+
 
 @dataclass
 class CheckpointInfo:
@@ -37,7 +41,10 @@ class CheckpointInfo:
     ``model_name`` and ``model_args`` rebuild the model through ``timm.create_model`` (``num_classes``, ``in_chans`` and
     ``img_size`` included); ``class_names`` has one name per output; ``preprocessing`` is ``Preprocessing.to_dict()``;
     ``grid`` is the token grid the weights were made for (``None`` if the model has no such notion); ``data``
-    the data options; ``results`` the metrics after ``epoch`` epochs (and ``step`` updates of the next).
+    the data options; ``results`` the metrics after ``epoch`` epochs (and ``step`` updates of the next); ``plugins``
+    what was imported to make the model.
+
+    The file holds the same once more in timm's words, so that ``timm.create_model("local-dir:FOLDER")`` reads it.
     """
 
     model_name: str
@@ -49,6 +56,26 @@ class CheckpointInfo:
     epoch: int = 0
     step: int = 0
     results: dict[str, float] = field(default_factory=dict)
+    plugins: list[str] = field(default_factory=list)
+
+    def for_timm(self) -> dict[str, Any]:
+        """What timm looks for in a ``config.json``."""
+        published = timm.models.get_pretrained_cfg(self.model_name, allow_unregistered=True)
+        kept = ("first_conv", "classifier", "fixed_input_size")
+        of_name = {key: value for key, value in (published.to_dict() if published else {}).items() if key in kept}
+        images = self.preprocessing if "in_chans" in self.preprocessing else None
+        inputs = (
+            {key: images[key] for key in ("mean", "std", "crop_pct", "interpolation")}
+            | {"input_size": [images["in_chans"], *images["img_size"]]}
+            if images
+            else {}
+        )
+        return {
+            "architecture": self.model_name,
+            "num_classes": len(self.class_names),
+            "label_names": self.class_names,
+            "pretrained_cfg": {**of_name, **inputs, "num_classes": len(self.class_names)},
+        }
 
 
 @dataclass
@@ -83,7 +110,8 @@ def save_checkpoint(folder: Path, weights: dict[str, Tensor], info: CheckpointIn
         folder / "model.safetensors",
         metadata={"format": "pt"},
     )
-    (folder / "config.json").write_text(json.dumps(asdict(info), indent=2) + "\n")
+    content = {**asdict(info), **info.for_timm()}
+    (folder / "config.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def find_checkpoint(path: str | Path) -> Path:
@@ -109,8 +137,9 @@ def read_info(folder: Path) -> CheckpointInfo:
         ValueError: the file is missing or is not of this kind.
     """
     try:
-        return CheckpointInfo(**json.loads((folder / "config.json").read_text()))
-    except (OSError, TypeError, ValueError) as error:
+        content = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        return CheckpointInfo(**{key: value for key, value in content.items() if key not in _FOR_TIMM})
+    except (AttributeError, OSError, TypeError, ValueError) as error:
         raise ValueError(f"{folder / 'config.json'} does not describe a checkpoint: {error}") from error
 
 
@@ -142,8 +171,10 @@ def load_checkpoint(path: str | Path, *, img_size: int | tuple[int, int] | None 
     try:
         treatment: Treatment = read_treatment(info.preprocessing)
         model = timm.create_model(info.model_name, **info.model_args)
-    except TypeError as error:  # options that are missing, unknown or no options at all
-        raise ValueError(f"{folder / 'config.json'} does not describe a checkpoint: {error}") from error
+    except (RuntimeError, TypeError, ValueError) as error:  # options that are missing, unknown or no options at all
+        missing = missing_plugins(info.plugins)
+        hint = f"; {how_to_pass(missing)}" if missing else ""
+        raise ValueError(f"{folder / 'config.json'} does not describe a checkpoint: {error}{hint}") from error
     try:
         model.load_state_dict(read_weights(folder))
     except RuntimeError as error:

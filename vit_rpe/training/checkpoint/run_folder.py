@@ -101,4 +101,4 @@ def write_metrics(folder: Path, rows: list[dict[str, Any]]) -> None:
 def read_metrics(folder: Path) -> list[dict[str, float]]:
     """The rows of ``metrics.csv`` as numbers."""
     with (folder / "metrics.csv").open(newline="") as file:
-        return [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
+        return [{key: float(value) for key, value in row.items() if value} for row in csv.DictReader(file)]

@@ -32,6 +32,7 @@ def _info(session: Session) -> CheckpointInfo:
         epoch=counters.epoch,
         step=counters.step,
         results=dict(counters.rows[-1]) if counters.rows else {},
+        plugins=list(session.config.plugin),
     )
 
 

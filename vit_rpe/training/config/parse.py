@@ -16,6 +16,7 @@ from jsonargparse import ArgumentError, ArgumentParser
 
 from vit_rpe.checks import closest
 from vit_rpe.data import DataOptions, ImageData, TextData, read_config
+from vit_rpe.plugins import how_to_pass, load_plugins, missing_plugins
 from vit_rpe.training.checkpoint.run_folder import default_output
 from vit_rpe.training.config.check import check_config
 from vit_rpe.training.config.schema import RunConfig
@@ -128,4 +129,15 @@ def parse_config(words: Sequence[str], *, prog: str = "vit-rpe train") -> RunCon
     config = config_from_dict(values)
     config.output = config.output or str(default_output(files[-1], resume=config.resume))
     check_config(config)
+    _import_plugins(config, words)
     return config
+
+
+def _import_plugins(config: RunConfig, words: Sequence[str]) -> None:
+    """Import what the command line or the caller's own config names; what a resumed run names is only compared."""
+    named = any(word.partition("=")[0] in ("--plugin", "--config") for word in words)
+    if named or config.resume is None:
+        load_plugins(config.plugin)
+    missing = missing_plugins(config.plugin)
+    if missing:
+        raise ValueError(f"the run cannot be resumed like this: {how_to_pass(missing)}")

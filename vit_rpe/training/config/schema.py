@@ -133,6 +133,7 @@ class RunConfig:
         overwrite: Let a new run replace the one that the run folder holds.
         pictures: Draw curves, attention, learned biases and confusion at the end.
         trackers: Experiment trackers by name: tensorboard, wandb, trackio.
+        plugin: Files or modules to import first, with encodings of one's own; --plugin FILE may be given several times.
     """
 
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -143,3 +144,4 @@ class RunConfig:
     overwrite: bool = False
     pictures: bool = True
     trackers: list[str] = field(default_factory=list)
+    plugin: list[str] = field(default_factory=list)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -41,6 +42,7 @@ def in_order(words: Sequence[str], known: Iterable[str]) -> tuple[list[str], lis
     """
     files: list[Path] = []
     options: list[str] = []
+    plugins: list[str] = []
     waiting = list(words)
     while waiting:
         word = waiting.pop(0)
@@ -52,11 +54,15 @@ def in_order(words: Sequence[str], known: Iterable[str]) -> tuple[list[str], lis
             continue
         if name.startswith("--") and name not in ("--help", "--print_config"):
             check_key(name[2:].removesuffix("+"), "", known)
+        if name == "--plugin" and (equals or waiting):
+            plugins.append(value if equals else waiting.pop(0))
+            continue
         options.append(word)
         if word in _SIZES and len(waiting) > 1 and waiting[0].isdecimal() and waiting[1].isdecimal():
             options.append(f"[{waiting.pop(0)}, {waiting.pop(0)}]")
     if not files:
         files.append(_unnamed(options))
+    options += [f"--plugin={json.dumps(plugins)}"] if plugins else []
     return [*(f"--config={file}" for file in files), *options], files
 
 
