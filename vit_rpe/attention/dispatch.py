@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from vit_rpe.attention.checks import check_call
 from vit_rpe.attention.kernels.explicit_weights import explicit_weights
 from vit_rpe.attention.kernels.fold import fold, fold_refuses
 from vit_rpe.attention.kernels.sdpa import sdpa, sdpa_refuses
@@ -76,7 +77,8 @@ def attend(
         (B, H, Nq, Dv) in the dtype of ``v``.
 
     Raises:
-        ValueError: an unknown kernel, one that cannot express these terms, or a mask of another shape.
+        ValueError: an unknown kernel, one that cannot express these terms, or shapes of q, k, v, terms and masks that
+            do not belong together.
     """
     if impl != "auto":
         impl = kernel_name(impl)
@@ -84,6 +86,7 @@ def attend(
         if logit_clip is None and (impl == "windows" or (impl == "auto" and pays_to_build(q, k))):
             return build_in_windows(q, k, v, terms, attend, scale=scale, visible=visible, dropout_p=dropout_p)
         terms = terms.whole()
+    check_call(q, k, v, terms)
     options = Options(scale * terms.scale, all_visible(q, k, terms, visible), dropout_p, logit_clip)
     if impl == "auto":
         impl = choose(q, k, terms, options)

@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from vit_rpe.attention.checks import check_call
 from vit_rpe.attention.rotation import rotate_plainly
 from vit_rpe.position.geometry_cache import once_per_forward
 from vit_rpe.position.masks import as_batch_head, intersect, unmask_empty_rows
@@ -49,6 +50,7 @@ def attention_weights(
     Returns:
         (B, H, Nq, Nk), rows sum to 1, or to 0 where no key is visible.
     """
+    check_call(q, k, None, terms)
     return _weights(q, k, terms, Options(scale * terms.scale, all_visible(q, k, terms, visible), 0.0, logit_clip))
 
 

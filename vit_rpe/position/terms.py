@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from einops import rearrange
 from torch import Tensor
 
 from vit_rpe.position.geometry import TokenGrid, expand_axis
@@ -194,30 +193,35 @@ def grids_of(terms: PositionTerms) -> tuple[TokenGrid, TokenGrid]:
 
 
 def _take_rotation(rotation: tuple[Tensor, Tensor] | None, keep: Tensor) -> tuple[Tensor, Tensor] | None:
+    """(N, F), (H, N, F) or (B or 1, H or 1, N, F) -> (B, H or 1, M, F)."""
     if rotation is None:
         return None
-    cos, sin = rotation  # (N, F) or (H, N, F) -> (B, 1 or H, M, F)
-    if cos.ndim == 2:
-        return cos[keep][:, None], sin[keep][:, None]
-    return rearrange(cos[:, keep], "h b m f -> b h m f"), rearrange(sin[:, keep], "h b m f -> b h m f")
+    cos, sin = (_gather(values[(None,) * (4 - values.ndim)], 2, keep) for values in rotation)
+    return cos, sin
 
 
 def _take_pairs(values: Tensor | None, keep: Tensor) -> Tensor | None:
-    """(Nq, Nk), (H, Nq, Nk) or (B, H, Nq, Nk) -> (B, H or 1, M, M)."""
+    """(Nq, Nk), (H, Nq, Nk) or (B, H, Nq, Nk) -> (B, H or 1, M, M); an axis of 1 is for all queries or keys."""
     if values is None:
         return None
-    if values.ndim == 2:
-        values = values[None]
-    if values.ndim == 3:
-        values = values[None]
-    batch, num_tokens = keep.shape
-    values = values.expand(batch, *values.shape[1:])
-    rows = keep[:, None, :, None].expand(batch, values.shape[1], num_tokens, values.shape[3])
-    columns = keep[:, None, None, :].expand(batch, values.shape[1], num_tokens, num_tokens)
-    return values.gather(2, rows).gather(3, columns)
+    values = values[(None,) * (4 - values.ndim)]
+    for axis in (2, 3):
+        if values.shape[axis] != 1:
+            values = _gather(values, axis, keep)
+    return values
+
+
+def _gather(values: Tensor, axis: int, keep: Tensor) -> Tensor:
+    """The entries of each sample's tokens along one of four axes: (B or 1, ...) -> (B, ...)."""
+    shape = [keep.shape[0], *values.shape[1:]]
+    values = values.expand(shape)
+    shape[axis] = keep.shape[1]
+    along = [keep.shape[0], *(keep.shape[1] if other == axis else 1 for other in (1, 2, 3))]
+    return values.gather(axis, keep.view(along).expand(shape))
 
 
 def _take_vectors(terms: PositionTerms, part: RelativeVectors, keep: Tensor) -> RelativeVectors:
-    index = _take_pairs(dense_index(terms, part), keep)
-    assert index is not None
-    return RelativeVectors(part.table, index[:, 0])
+    index = dense_index(terms, part)
+    taken = _take_pairs(index[:, None] if index.ndim == 3 else index, keep)
+    assert taken is not None
+    return RelativeVectors(part.table, taken[:, 0])
