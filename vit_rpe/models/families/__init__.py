@@ -1,12 +1,20 @@
 """Other people's models: what each of their attention calls sees of the image, and how to take such a call apart."""
 
-from vit_rpe.models.families._interface import Family, Place, Sight, whole_image
-from vit_rpe.models.families._registry import family_of, is_described, register, require_described
+from vit_rpe.models.families._interface import Family, Place, PlacedLayer, Sight, whole_image
+from vit_rpe.models.families._registry import (
+    WHOLE_SEQUENCES,
+    family_of,
+    is_described,
+    register,
+    require_described,
+)
 from vit_rpe.models.families._watch import around, place_layers
 
 __all__ = [
+    "WHOLE_SEQUENCES",
     "Family",
     "Place",
+    "PlacedLayer",
     "Sight",
     "around",
     "family_of",

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from vit_rpe.attention import AttentionCall
 from vit_rpe.attention.lazy_terms import Position
+from vit_rpe.layers import AttentionLayer
 from vit_rpe.models.families._own import OwnPosition
 from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.position.terms import NOTHING
@@ -91,6 +92,8 @@ class Family(ABC):
     ``forward`` by name, without those left at their default.
     """
 
+    channels: ClassVar[int] = -1
+    """The axis of a layer's input that holds the channels."""
     position_names: ClassVar[tuple[str, ...]] = ()
     """The parameters, buffers and modules of a layer that hold its own position; exchange takes them out."""
     layers: ClassVar[tuple[type[nn.Module], ...]]
@@ -158,3 +161,10 @@ class Family(ABC):
         ``q``, ``k`` and ``v`` are (B W, H, N, D), prefix tokens first, whatever the layout of the input (channels last
         maps are flattened); masks in the input hide keys in it; ``finish`` gives what ``forward`` gives.
         """
+
+
+class PlacedLayer(AttentionLayer):
+    """A layer of ours that stands where one of a family stood."""
+
+    family: Family
+    place: Place

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
+from timm.layers import AttentionRope
+from timm.models import beit, eva, vision_transformer_relpos
 from torch import nn
 
-from vit_rpe.models.families._interface import Family
+from vit_rpe.layers import AttentionLayer
+from vit_rpe.models.families._interface import Family, PlacedLayer
 from vit_rpe.models.families.maxvit import CoAtNet, MaxViT
 from vit_rpe.models.families.plain_vit import PlainViT
 from vit_rpe.models.families.sam import SegmentAnything
@@ -38,27 +42,58 @@ def family_of(layer: nn.Module) -> Family:
     Raises:
         ValueError: a class that no family describes.
     """
+    if isinstance(layer, PlacedLayer):
+        return layer.family
     if not is_described(layer):
-        known = ", ".join(sorted(f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}" for kind in _FAMILIES))
-        raise ValueError(
-            f"no family describes attention of type {type(layer).__module__}.{type(layer).__name__} (known: {known}): "
-            "describe it by a subclass of vit_rpe.models.families.Family and vit_rpe.models.families.register"
-        )
+        raise _undescribed(layer)
     return _FAMILIES[type(layer)]
 
 
-ATTENTION = re.compile(r"attn|attention", re.IGNORECASE)
+def require_described(model: nn.Module, *, also: Sequence[type[nn.Module]] = ()) -> None:
+    """Raise ValueError, naming the class, where a model has an attention that no family describes.
+
+    Args:
+        also: further classes that the caller can read.
+    """
+    unknown = [
+        module
+        for module in model.modules()
+        if ATTENTION.search(type(module).__name__)
+        and not AROUND.search(type(module).__name__)
+        and not (is_described(module) or isinstance(module, AttentionLayer) or type(module) in also)
+    ]
+    for module in sorted(unknown, key=lambda module: _name(module) not in WITHOUT_MAP):
+        raise _undescribed(module)
+
+
+def _name(layer: nn.Module) -> str:
+    return f"{type(layer).__module__}.{type(layer).__name__}"
+
+
+def _undescribed(layer: nn.Module) -> ValueError:
+    name = _name(layer)
+    if name in WITHOUT_MAP:
+        return ValueError(f"{name} has no map over tokens: {WITHOUT_MAP[name]}")
+    known = ", ".join(sorted(f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}" for kind in _FAMILIES))
+    return ValueError(
+        f"no family describes attention of type {name} (known: {known}): "
+        "describe it by a subclass of vit_rpe.models.families.Family and vit_rpe.models.families.register"
+    )
+
+
+ATTENTION = re.compile(r"attn|attention|^XCA$", re.IGNORECASE)
 """What the classes of attention are called."""
 AROUND = re.compile(r"Pool|Block|Partition|Stage|Sequential")
 """What is called so as well: what attention stands in, and poolings behind the blocks, which stay as they are."""
-
-
-def require_described(model: nn.Module) -> None:
-    """Raise ValueError, naming the class, where a model has an attention that no family describes."""
-    for module in model.modules():
-        name = type(module).__name__
-        if not is_described(module) and ATTENTION.search(name) and not AROUND.search(name):
-            family_of(module)
+WHOLE_SEQUENCES = (beit.Attention, vision_transformer_relpos.RelPosAttention, eva.EvaAttention, AttentionRope)
+"""Attention over (B, N, C), all tokens of the image with prefix tokens in front, by one fused call."""
+WITHOUT_MAP = {
+    "timm.models.xcit.XCA": "its attention is over channels",
+    "timm.models.davit.ChannelAttention": "its attention is over channels",
+    "timm.models.davit.ChannelAttentionV2": "its attention is over channels",
+    "timm.models.coat.FactorAttnConvRelPosEnc": "its attention is factorised, keys meet values before queries",
+}
+"""Attention that says nothing about which token looks at which."""
 
 
 for _family in (PlainViT(), Swin(), SwinV2(), SwinV2Cr(), SegmentAnything(), MaxViT(), CoAtNet()):

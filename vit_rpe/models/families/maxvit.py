@@ -119,6 +119,7 @@ class CoAtNet(RelativeAttention):
     """Maps (B, C, h, w) of the whole image; also MaxViT's windows where a model keeps channels first."""
 
     layers = (maxxvit.Attention2d,)
+    channels = 1
 
     def grids(self, layer: Any, place: Place, inputs: Mapping[str, Any]) -> tuple[TokenGrid, TokenGrid]:
         return (TokenGrid(tuple(inputs["x"].shape[-2:])),) * 2

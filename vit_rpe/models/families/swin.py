@@ -106,7 +106,8 @@ class SwinV2(ShiftedWindows):
         return linear_weights(weights, "cpb_mlp.0", "cpb_mlp.2")
 
     def project(self, layer: Any, x: Tensor) -> Tensor:
-        return F.linear(x, layer.qkv.weight, qkv_bias(layer))
+        bias = qkv_bias(layer)
+        return layer.qkv(x) if bias is None else layer.qkv(x) + bias
 
     def scaled(self, layer: Any, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
         scale = layer.logit_scale.reshape(-1, 1, 1).clamp(max=math.log(100.0)).exp()

@@ -184,7 +184,7 @@ def image_grid(seen: Recording, layer: int) -> TokenGrid:
     Raises:
         ValueError: they do not (a sequence, windows, or tokens dropped in training).
     """
-    grid = seen.grids(layer)[1]
+    grid = seen.map_grid(layer)
     if grid.ndim != 2:
         raise ValueError(f"layer {layer} does not attend over a whole image: its keys lie on {grid.size}")
     return grid

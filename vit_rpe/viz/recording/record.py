@@ -18,17 +18,28 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
-from timm.layers import AttentionPoolLatent, PatchEmbed
+from timm.layers import PatchEmbed
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from vit_rpe.attention import AttentionCall
 from vit_rpe.layers import AttentionLayer
 from vit_rpe.layers.kv_cache import LayerCache
-from vit_rpe.models.families import Place, Sight, family_of, is_described, place_layers
+from vit_rpe.models.families import (
+    WHOLE_SEQUENCES,
+    Place,
+    PlacedLayer,
+    Sight,
+    family_of,
+    is_described,
+    place_layers,
+    require_described,
+)
 from vit_rpe.position.geometry import TokenGrid
+from vit_rpe.position.terms import PositionTerms
 from vit_rpe.viz.recording.fused import fused_call
-from vit_rpe.viz.recording.query import Query, pick_query
+from vit_rpe.viz.recording.on_image import map_of
+from vit_rpe.viz.recording.query import Query, pick_query, query_token
 
 Device = torch.device | str | None
 
@@ -68,21 +79,25 @@ class Recording:
 
         Returns:
             (B, H, Nq, Nk) without H for one head and without Nq for one query; detached, on the recording's device.
+            Of windows, of pooled tokens and in later stages: for one query, where that patch of the image looks among
+            its patches (:mod:`vit_rpe.viz.recording.on_image`), on :meth:`map_grid`; without a query the maps of all
+            windows as they are, (B W, H, Nq, Nk).
 
         Raises:
             ValueError: no such layer, head or query.
         """
-        return self._select(self.call(layer).weights(), layer, head, query)
+        return self._map(self._call(layer), layer, head, query)
 
     @torch.no_grad()
     def content(self, layer: int, head: int | None = None, query: Query | None = None) -> Tensor:
         """The map with position removed: masks and the softmax scale stay. As :meth:`attention`."""
-        return self._select(self.call(layer).content_weights(), layer, head, query)
+        call = self.call(layer)
+        return self._map(call._replace(position=PositionTerms(scale=call.terms.scale)), layer, head, query)
 
     @torch.no_grad()
     def position(self, layer: int, head: int | None = None, query: Query | None = None) -> Tensor:
         """The map of position alone: every token carries the image's mean content. As :meth:`attention`."""
-        return self._select(self.call(layer, mean="image").weights(), layer, head, query)
+        return self._map(self._call(layer, mean="image"), layer, head, query)
 
     @torch.no_grad()
     def bias(self, layer: int, head: int | None = None) -> Tensor:
@@ -128,6 +143,11 @@ class Recording:
         Raises:
             ValueError: no such layer, or a mean over tokens that a cache holds from earlier calls.
         """
+        call = self._call(layer, mean=mean)
+        return call._replace(position=call.terms)
+
+    def _call(self, layer: int, *, mean: str | None = None) -> AttentionCall:
+        """The same, with terms that need not be built for all queries at once."""
         name = self._name(layer)
         module, inputs = self.calls[name]
         if inputs.get("cache") is not None:
@@ -136,7 +156,10 @@ class Recording:
             inputs = {**inputs, "cache": copy.copy(inputs["cache"])}  # it is extended by the call
         if mean is not None:
             tokens = [key for key in ("x", "context") if inputs.get(key) is not None]
-            inputs = {**inputs, **{key: _mean(inputs[key], mean) for key in tokens}}
+            sight = self.sights.get(name)
+            windows = 1 if sight is None else len(sight.origins)
+            channels = family_of(module).channels if name in self.sights else -1
+            inputs = {**inputs, **{key: _mean(inputs[key], mean, windows, channels) for key in tokens}}
         if self.device is not None:
             module = _on(module, self.device)
             inputs = {key: _moved(value, self.device) for key, value in inputs.items()}
@@ -147,7 +170,7 @@ class Recording:
             call = family.call(module, inputs, sight, family.position(module, sight, inputs))
         else:
             call = fused_call(module, inputs)
-        return call._replace(position=call.terms)
+        return call
 
     def pieces(self, layer: int, *, mean: str | None = None) -> AttentionCall:
         """Deprecated: :meth:`call`."""
@@ -167,6 +190,36 @@ class Recording:
                 grid = TokenGrid(self.image_grid, num_prefix=num_prefix)
                 return grid, grid
         return TokenGrid((length,)), TokenGrid((call.k.shape[2],))
+
+    @property
+    def image(self) -> tuple[int, ...] | None:
+        """Patches of the image: the tokens of the first layer's stage. None where its layout is not described."""
+        sight = self.sights.get(self.names[0])
+        return None if sight is None else sight.image
+
+    def map_grid(self, layer: int) -> TokenGrid:
+        """The grid on which the map of one query lies: the patches of the image, behind the keys' prefix tokens."""
+        sight = self.sights.get(self._name(layer))
+        if sight is None or self.image is None:
+            return self.grids(layer)[1]
+        return TokenGrid(self.image, num_prefix=sight.k_grid.num_prefix)
+
+    def _map(self, call: AttentionCall, layer: int, head: int | None, query: Query | None) -> Tensor:
+        """The weights of a call; of one query on the image where it is known what the layer sees."""
+        sight, image = self.sights.get(self._name(layer)), self.image
+        if sight is None or image is None or query is None:
+            return self._select(call.weights(), layer, head, query)
+        plain = sight.is_whole and sight.image == image and sight.q_grid == sight.k_grid and sight.q_grid.size == image
+        if plain and not isinstance(query, tuple):
+            return self._select(call.weights(), layer, head, query)
+        if isinstance(query, int) or query == "class":
+            raise ValueError(
+                f"query {query!r} is for layers in which every token sees the whole image: use a patch or 'mean'"
+            )
+        if isinstance(query, tuple):
+            query_token(query, TokenGrid(image), has_class_token=False)  # refuses what is outside
+        weights = map_of(call, sight, image, query)
+        return weights if head is None else weights[:, self.head(layer, head)]
 
     @property
     def num_heads(self) -> int:
@@ -211,8 +264,8 @@ def record(model: nn.Module, *, device: Device = None, keep_outputs: bool = Fals
     What ``torch.compile`` made runs uncompiled inside the block: compiled code passes hooks by.
 
     Args:
-        model: any model with attention layers of ours (:class:`vit_rpe.layers.AttentionLayer`), with layers of a known
-            family (:mod:`vit_rpe.models.families`), or a timm model whose layers call ``scaled_dot_product_attention``.
+        model: any model with attention layers of ours (:class:`vit_rpe.layers.AttentionLayer`) or of a known family
+            (:mod:`vit_rpe.models.families`).
         device: where maps are computed; default: where the model is.
         keep_outputs: keep the layers' outputs with their graph too, for gradients with respect to the maps.
 
@@ -220,15 +273,17 @@ def record(model: nn.Module, *, device: Device = None, keep_outputs: bool = Fals
         The recording; it can be read after the block, when the hooks are gone.
 
     Raises:
-        ValueError: the model has no attention layer.
+        ValueError: the model has no attention layer, or one that no family describes; the message names its class.
     """
     layers = attention_layers(model)
+    require_described(model, also=WHOLE_SEQUENCES)
     if not layers:
         raise ValueError(f"{type(model).__name__} has no attention layer that can be recorded")
     seen = Recording(device, getattr(model, "cls_token", None) is not None)
     handles: list[RemovableHandle] = []
     try:
-        places, watches = place_layers(model, {name: each for name, each in layers.items() if is_described(each)})
+        told = {name: each for name, each in layers.items() if is_described(each) or isinstance(each, PlacedLayer)}
+        places, watches = place_layers(model, told)
         handles += watches
         for name, module in layers.items():
             keep = _keep_input(seen, name, places.get(name))
@@ -253,14 +308,11 @@ def _uncompiled() -> AbstractContextManager[Any]:
 
 
 def attention_layers(model: nn.Module) -> dict[str, nn.Module]:
-    """Attention layers by module name: ours, those of known families, and those of timm with a ``fused_attn`` switch
-    (not poolings)."""
+    """Attention layers by module name: ours, those of known families, and timm's over all tokens of the image."""
     return {
         name: module
         for name, module in model.named_modules()
-        if isinstance(module, AttentionLayer)
-        or is_described(module)
-        or ("fused_attn" in vars(module) and not isinstance(module, AttentionPoolLatent))
+        if isinstance(module, AttentionLayer) or is_described(module) or type(module) in WHOLE_SEQUENCES
     }
 
 
@@ -302,10 +354,20 @@ def _detached(value: Any, device: Device) -> Any:
     return value.detach().to(device, copy=True) if isinstance(value, Tensor) else value
 
 
-def _mean(x: Tensor, over: str) -> Tensor:
-    """Every token (B, N, C) replaced by the mean over tokens, (B, N, C), or over images too, (1, N, C)."""
-    mean = x.mean(dim=1, keepdim=True)
-    return (mean.mean(dim=0, keepdim=True) if over == "batch" else mean).expand(-1, x.shape[1], -1)
+def _mean(x: Tensor, over: str, windows: int, channels: int) -> Tensor:
+    """Every token of (B W, ..., C) replaced by the mean over its image's tokens, or over all images, then one.
+
+    Args:
+        windows: W of one image.
+        channels: the axis of C.
+    """
+    tokens = x.movedim(channels, -1)
+    images = tokens.reshape(tokens.shape[0] // windows, -1, tokens.shape[-1])
+    mean = images.mean(dim=1)
+    if over == "batch":
+        mean = mean.mean(dim=0, keepdim=True)
+    mean = mean.repeat_interleave(windows, dim=0).view(-1, *(1,) * (tokens.ndim - 2), tokens.shape[-1])
+    return mean.expand(-1, *tokens.shape[1:]).movedim(-1, channels)
 
 
 def _on(module: nn.Module, device: torch.device | str) -> nn.Module:

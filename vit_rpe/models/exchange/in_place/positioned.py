@@ -13,9 +13,8 @@ from torch import Tensor, nn
 
 from vit_rpe.attention import AttentionCall
 from vit_rpe.encodings import PositionEncoding
-from vit_rpe.layers import AttentionLayer
 from vit_rpe.layers.options import describe_position
-from vit_rpe.models.families import Place, family_of
+from vit_rpe.models.families import Place, PlacedLayer, family_of
 
 
 class Names:
@@ -28,7 +27,7 @@ class Names:
         return set(self.names)
 
 
-class PositionedAttention(AttentionLayer):
+class PositionedAttention(PlacedLayer):
     """Somebody else's attention with position terms in it: its layers and numbers under their names.
 
     Args:
