@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -65,6 +66,11 @@ def test_layers_and_tables_know_it() -> None:
         RelativeMultiheadAttention(24, 3, attn_impl="toyy")
     assert "toy" in kernels_for(NOTHING)
     assert {row.name for row in catalogue() if "toy" in row.kernels} >= {"bias", "alibi"}
+
+
+def test_the_page_of_kernels_has_a_row_for_each() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "performance.md").read_text()
+    assert [name for name in KERNELS if name != "toy" and f"\n| `{name}` | " not in page] == []
 
 
 def test_terms_that_are_built_later() -> None:

@@ -7,11 +7,12 @@ import math
 import pytest
 import torch
 
+import vit_rpe.viz
 from tests.viz.build import images, vision_model
 from vit_rpe.encodings import create_encoding
 from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.position.terms import dense_bias
-from vit_rpe.viz import by_offset, mean_distance, offset_range, record, rollout, rotation_frequencies
+from vit_rpe.viz import by_offset, mean_distance, picture_range, record, rollout, rotation_frequencies
 
 
 def test_rollout() -> None:
@@ -62,7 +63,7 @@ def test_by_offset_is_key_minus_query() -> None:
         for j, (r, c) in enumerate(places):
             values[0, 1 + i, 1 + j] = 100 * (r - row) + (c - column)
     picture = by_offset(values, grid, grid)
-    assert offset_range(grid, grid) == ((-1, -2), (3, 5))
+    assert picture_range(grid, grid) == ((-1, -2), (3, 5))
     expected = torch.tensor([[100.0 * dh + dw for dw in range(-2, 3)] for dh in range(-1, 2)])
     torch.testing.assert_close(picture[0], expected)
 
@@ -100,3 +101,11 @@ def test_frequencies_along_an_axis_of_one_token() -> None:
     frequencies = rotation_frequencies(encoding(grid, grid).rotate_q, grid)
     assert bool((frequencies[0, 0] == 0).all())
     assert bool((frequencies[0, 1, 2:] > 0).all())
+
+
+def test_offset_range_is_the_old_name() -> None:
+    with pytest.warns(DeprecationWarning, match="picture_range"):
+        old = vit_rpe.viz.offset_range
+    assert old is picture_range
+    window = TokenGrid((2, 1), origin=(3, 0), extent=(5, 4))
+    assert picture_range(window, TokenGrid((5, 4))) == ((-4, 0), (6, 4))

@@ -84,7 +84,7 @@ def _draw(folder: Path) -> None:
     from vit_rpe import TokenGrid, create_encoding
     from vit_rpe.attention import AttentionCall
     from vit_rpe.models.catalogue import catalogue
-    from vit_rpe.viz import by_offset, offset_range
+    from vit_rpe.viz import by_offset, picture_range
     from vit_rpe.viz.plots.bias import plot_signed
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -102,7 +102,7 @@ def _draw(folder: Path) -> None:
         values = by_offset(call.position_logits()[0], grid, grid)
         hidden = ~values.isfinite()
         mean = values.masked_fill(hidden, float("nan")).nanmean(dim=(1, 2), keepdim=True)  # a softmax ignores it
-        low, sizes = offset_range(grid, grid)
+        low, sizes = picture_range(grid, grid)
         extent = (low[1] - 0.5, low[1] + sizes[1] - 0.5, low[0] + sizes[0] - 0.5, low[0] - 0.5)
         panels = [(f"head {head}", (values - mean)[head]) for head in range(heads)]
         title = f"{name}: added to the logit, less its mean\nrow dh, column dw, key minus query (dot: the query)"

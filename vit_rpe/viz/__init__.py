@@ -3,6 +3,9 @@
 Plotting functions return matplotlib figures and never show or save them.
 """
 
+import warnings
+from typing import Any
+
 from vit_rpe.viz.plots.bias import plot_bias
 from vit_rpe.viz.plots.curves import plot_curves
 from vit_rpe.viz.plots.overlay import plot_images, plot_layers
@@ -10,7 +13,7 @@ from vit_rpe.viz.plots.rotation import plot_frequencies
 from vit_rpe.viz.plots.summary import plot_distance, plot_rollout, plot_split
 from vit_rpe.viz.plots.tokens import plot_tokens
 from vit_rpe.viz.recording.gradient import record_class
-from vit_rpe.viz.recording.maps import by_offset, mean_distance, offset_range, rollout
+from vit_rpe.viz.recording.maps import by_offset, mean_distance, picture_range, rollout
 from vit_rpe.viz.recording.record import Recording, record
 from vit_rpe.viz.recording.rotation import rotation_frequencies
 
@@ -18,7 +21,7 @@ __all__ = [
     "Recording",
     "by_offset",
     "mean_distance",
-    "offset_range",
+    "picture_range",
     "plot_bias",
     "plot_curves",
     "plot_distance",
@@ -33,3 +36,12 @@ __all__ = [
     "rollout",
     "rotation_frequencies",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """``offset_range`` is ``picture_range`` now: offsets are query minus key, a picture shows the reverse."""
+    if name == "offset_range":
+        message = "vit_rpe.viz.offset_range is now vit_rpe.viz.picture_range; the old name goes in the next release"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return picture_range
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from vit_rpe.viz.plots.canvas import SIGNED, new_figure, panels, with_hidden
-from vit_rpe.viz.recording.maps import by_offset, offset_range
+from vit_rpe.viz.recording.maps import by_offset, picture_range
 from vit_rpe.viz.recording.record import Recording
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def plot_bias(seen: Recording, *, layers: Sequence[int] | None = None, heads: Se
         what += " (for the mean content)"
     if q.ndim == 1:
         return plot_signed(rows, labels, title=f"{what}\nrow query, column key", extent=None)
-    low, sizes = offset_range(q, k)
+    low, sizes = picture_range(q, k)
     extent = (low[1] - 0.5, low[1] + sizes[1] - 0.5, low[0] + sizes[0] - 0.5, low[0] - 0.5)
     title = f"{what}\nrow dh, column dw, key minus query (dot: the query)"
     return plot_signed(rows, labels, title=title, extent=extent)

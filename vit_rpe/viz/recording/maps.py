@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from vit_rpe.position.geometry import TokenGrid, offsets
+from vit_rpe.position.offset_tables import offset_range
 
 
 def rollout(maps: Iterable[Tensor], *, residual: float = 0.5) -> Tensor:
@@ -69,9 +70,9 @@ def by_offset(values: Tensor, q: TokenGrid, k: TokenGrid) -> Tensor:
 
     Returns:
         (H, S_1, ..., S_n), the mean over all pairs with that offset, NaN where there is none. With equal grids of
-        size s an axis has 2 s - 1 entries and the query is at s - 1; see :func:`offset_range`.
+        size s an axis has 2 s - 1 entries and the query is at s - 1; see :func:`picture_range`.
     """
-    low, sizes = offset_range(q, k)
+    low, sizes = picture_range(q, k)
     shifted = -offsets(q, k, values.device) - torch.tensor(low, device=values.device)
     index = torch.zeros(shifted.shape[:-1], dtype=torch.int64, device=values.device)
     for axis, size in enumerate(sizes):
@@ -85,11 +86,8 @@ def by_offset(values: Tensor, q: TokenGrid, k: TokenGrid) -> Tensor:
     return (total / count).reshape(-1, *sizes).to(values.dtype)
 
 
-def offset_range(q: TokenGrid, k: TokenGrid) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The lowest key minus query per axis, and how many there are from it to the highest."""
-    low, sizes = [], []
-    for axis in range(q.ndim):
-        queries, keys = q.axis_positions(axis), k.axis_positions(axis)
-        low.append(int(keys[0] - queries[-1]))
-        sizes.append(int(keys[-1] - queries[0]) - low[-1] + 1)
-    return tuple(low), tuple(sizes)
+def picture_range(q: TokenGrid, k: TokenGrid) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The lowest key minus query per axis, and how many there are from it to the highest: the frame of
+    :func:`by_offset`."""
+    ranges = [offset_range(k, q, axis) for axis in range(q.ndim)]  # exchanged: key minus query
+    return tuple(low for low, _ in ranges), tuple(size for _, size in ranges)
