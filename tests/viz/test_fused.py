@@ -101,13 +101,15 @@ def test_the_switch_for_fused_attention_is_restored() -> None:
     assert not any(block.attn.fused_attn for block in model.blocks)
 
 
-def test_windows_have_maps_but_no_image_grid() -> None:
+def test_windows_have_maps_of_their_own_and_one_on_the_image() -> None:
     model = timm.create_model("swin_tiny_patch4_window7_224", num_classes=0).eval()
     with torch.no_grad(), record(model) as seen:
         model(torch.randn(1, 3, 224, 224))
     assert len(seen) == 12
     assert seen.attention(0).shape == (64, 3, 49, 49)
-    assert seen.grids(0)[0] == TokenGrid((49,))
+    assert seen.grids(0)[0] == TokenGrid((7, 7))
+    assert seen.map_grid(0) == seen.map_grid(11) == TokenGrid((56, 56))
+    assert seen.attention(11, query=(50, 3)).shape == (1, 24, 56 * 56)
 
 
 def test_gradients_too() -> None:
