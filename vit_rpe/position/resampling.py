@@ -41,8 +41,12 @@ def resample(
             weights = geometric_weights(moved.shape[-1] // 2, length // 2).to(moved)
             moved = moved @ weights.mT
         else:
-            flat = moved.reshape(1, -1, 1, moved.shape[-1])
-            flat = F.interpolate(flat, size=(1, length), mode="bicubic", align_corners=False, antialias=antialias)
+            before = moved.reshape(1, -1, 1, moved.shape[-1])
+            flat = F.interpolate(before, size=(1, length), mode="bicubic", align_corners=False, antialias=antialias)
+            if not antialias and before.shape[-1] % 2 == length % 2 == 1:
+                # where the places of the two grids are computed, rounding moves the centre by up to 1e-5
+                middle, half = before[..., before.shape[-1] // 2, None], length // 2
+                flat = torch.cat([flat[..., :half], middle, flat[..., half + 1 :]], dim=-1)
             moved = flat.reshape(*moved.shape[:-1], length)
         table = moved.movedim(-1, dim).to(table.dtype)
     return table.contiguous()
