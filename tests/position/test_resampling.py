@@ -25,6 +25,16 @@ def test_constant_centre_and_neighbours(old: tuple[int, int], new: tuple[int, in
         assert torch.equal(after, before)
 
 
+@pytest.mark.parametrize("method", ["bicubic", "geometric"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_the_centre_is_the_same_bit_for_bit(method: str, dtype: torch.dtype) -> None:
+    for old in range(1, 40, 2):
+        table = (torch.randn(4, old) * 30).to(dtype)
+        for new in range(1, 60, 2):
+            found = resample(table, (1,), (new,), method=method)
+            assert torch.equal(found[:, new // 2], table[:, old // 2]), (old, new)
+
+
 def test_positions_are_a_geometric_progression_that_reaches_the_last_offset() -> None:
     places = geometric_positions(5, 11)
     gaps = torch.tensor([0.0, *places], dtype=torch.float64).diff()

@@ -90,6 +90,9 @@ class PositionEncoding(nn.Module, ABC):
         """Options that :meth:`resized` hands on beside those of ``spec``."""
         return {}
 
+    def trained_on(self, size: tuple[int, ...]) -> None:
+        """Learn of which native size the weights are that are about to be loaded, for formulas that hold it."""
+
     def reset_parameters(self) -> None:
         """Draw the parameters anew (nothing to do without parameters)."""
 

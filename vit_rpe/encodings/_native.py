@@ -39,7 +39,12 @@ def _say(module: nn.Module, state_dict: dict[str, Any], prefix: str, local_metad
 def _take(
     module: PositionEncoding, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], *args: Any
 ) -> None:
-    trained_on = local_metadata.get(KEY)
-    if trained_on is not None and trained_on != module.native:
-        module.native = trained_on
-        module.spec = None if module.spec is None else {**module.spec, KEY: trained_on}
+    if KEY in local_metadata:
+        module.trained_on(local_metadata[KEY])
+
+
+def set_native(module: PositionEncoding, size: tuple[int, ...]) -> None:
+    """Change ``module.native``, and the option it is."""
+    if size != module.native:
+        module.native = size
+        module.spec = None if module.spec is None else {**module.spec, KEY: size}

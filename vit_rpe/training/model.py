@@ -14,6 +14,7 @@ from torch import nn
 import vit_rpe  # noqa: F401  (registers the models with timm)
 from vit_rpe.checks import closest
 from vit_rpe.data import DataBundle, DataOptions, ImageData, TextData
+from vit_rpe.models.backbone.position import remembered_specs
 from vit_rpe.training.checkpoint.checkpoint import load_checkpoint
 from vit_rpe.training.config.schema import ModelConfig
 
@@ -139,7 +140,8 @@ def build_model(plan: ModelPlan, config: ModelConfig, bundle: DataBundle) -> tup
             f"a larger image than now ({plan.takes}) gives more",
             stacklevel=2,
         )
-    return model, args
+    specs = remembered_specs(model, args.get("rpe"))  # a fine-tuned encoding may hold the size it was trained on
+    return model, args if specs is None else {**args, "rpe": specs}
 
 
 def _start_from(model: nn.Module, checkpoint: str, img_size: tuple[int, int] | None) -> None:

@@ -5,9 +5,9 @@
 * index buffers that older files carry are dropped.
 
 Every route by which weights come in ends here: the tables are resampled by the encodings' own hooks, everything else by
-:func:`before_load`, and nothing before them. The grid that weights were made for is never guessed: a table tells it by
-its shape, else it is written beside the weights, by ``state_dict()`` and by what reads files, in the metadata that
-torch hands to the hook.
+:func:`before_load`, and nothing before them. The grid that weights were made for is never guessed: it is written
+beside the weights, by ``state_dict()`` and by what reads files, in the metadata that torch hands to the hook, or a
+table tells it by its shape.
 """
 
 from __future__ import annotations
@@ -34,8 +34,11 @@ PLACE = re.compile(r"^(blocks\.(?P<layer>\d+)\.attn\.)?rpe\.(parts\.(?P<name>\w+
 
 
 def say_grid(model: Any, state_dict: Any, prefix: str, local_metadata: dict[str, Any]) -> None:
-    """Hook of ``state_dict``: write the model's token grid beside its weights."""
+    """Hook of ``state_dict``: write the model's token grid beside its weights, and the one an encoding was trained on
+    where its formula holds that."""
     local_metadata["grid"] = tuple(model.grid.size)
+    natives = {encoding.name: encoding.remembered().get("native") for _, encoding in find_encodings(model)}
+    local_metadata["natives"] = {name: size for name, size in natives.items() if size is not None}
 
 
 def with_grid(weights: Mapping[str, Tensor], grid: Grid | None) -> OrderedDict[str, Tensor]:
@@ -64,8 +67,13 @@ def before_load(
     fitted = fit_sharing(given, own)
     for key in given.keys() - fitted.keys():
         del state_dict[prefix + key]
+    source = local_metadata.get("grid") or grid_of_tables(model, fitted)
+    natives = local_metadata.get("natives", {})
+    for path, encoding in find_encodings(model):
+        size = natives.get(encoding.name, None if "native" in (encoding.spec or {}) else source)
+        if size is not None and any(key.startswith(f"{path}.") for key in fitted):
+            encoding.trained_on(tuple(size))
     try:
-        source = source_grid(model, fitted, local_metadata.get("grid"))
         fitted = fit_sizes(fitted, own, source, model.grid.size)
     except ValueError as error:
         error_msgs.append(str(error))
@@ -73,15 +81,14 @@ def before_load(
     state_dict.update({prefix + key: value for key, value in fitted.items()})
 
 
-def source_grid(model: nn.Module, weights: Mapping[str, Tensor], stated: Grid | None) -> Grid | None:
-    """The token grid that weights were made for: the one their tables have, as the model's own encodings read them,
-    else the ``stated`` one."""
+def grid_of_tables(model: nn.Module, weights: Mapping[str, Tensor]) -> Grid | None:
+    """The token grid that tables in the weights were made for, as the model's own encodings read them."""
     for path, encoding in find_encodings(model):
         names = [name for name, _ in encoding.named_parameters() if f"{path}.{name}" in weights]
         grid = encoding.grid_of({name: weights[f"{path}.{name}"] for name in names})
         if grid is not None:
             return grid
-    return stated
+    return None
 
 
 def fit_sizes(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vit_rpe.attention import materialize_bias
 from vit_rpe.checks import check_count, check_type
@@ -14,6 +14,7 @@ from vit_rpe.encodings import (
     Spec,
     create_encoding,
     encoding_options,
+    find_encodings,
     parse_specs,
 )
 from vit_rpe.layers.options import check_attention
@@ -92,6 +93,30 @@ def shared_terms(
     if rpe is not None:
         terms = combine(once_for_all_layers(rpe(grid, grid, x.device)), terms)
     return terms if keep is None else terms.take(keep)
+
+
+class RebuildArguments:
+    """timm's ``_model_args``, the arguments that build a model again, with what its encodings remember since."""
+
+    def __get__(self, model: Any, owner: type) -> Any:
+        if model is None:
+            return self
+        args = dict(vars(model).get("_given_args", {}))
+        specs = remembered_specs(model, args.get("rpe"))
+        return args if specs is None else {**args, "rpe": specs}
+
+    def __set__(self, model: Any, args: dict[str, Any]) -> None:
+        vars(model)["_given_args"] = dict(args)
+
+
+def remembered_specs(model: nn.Module, rpe: Spec | Sequence[Spec] | None) -> Specs | None:
+    """``rpe`` with the native size that encodings inside a model were trained on, where that is not the model's own;
+    None where nothing differs."""
+    found = {encoding.name: encoding for _, encoding in find_encodings(model)}
+    natives = {name: encoding.remembered().get("native", encoding.grid.size) for name, encoding in found.items()}
+    kept = {name: {"native": size} for name, size in natives.items() if size != found[name].grid.size}
+    specs = [{"name": name} for name in found] if rpe is None else parse_specs(rpe)
+    return [{**spec, **kept.get(spec["name"], {})} for spec in specs] if kept else None
 
 
 def mask_terms(

@@ -11,9 +11,10 @@ from torch import nn
 
 from vit_rpe.checks import closest, unknown_name
 from vit_rpe.encodings import Spec
+from vit_rpe.models.backbone.loading import with_grid
 from vit_rpe.models.exchange.complete import require_all
 from vit_rpe.models.exchange.describe import describe
-from vit_rpe.models.exchange.load import head_count, say_source
+from vit_rpe.models.exchange.load import head_count
 from vit_rpe.models.exchange.placing import place
 from vit_rpe.models.exchange.public import PUBLIC, public_name
 from vit_rpe.models.exchange.weights import rename
@@ -97,5 +98,5 @@ def _convert(model: Any, rpe: Spec | Sequence[Spec] | None, kwargs: dict[str, An
         state = {key: value for key, value in state.items() if not key.startswith("head.")}
         state.update({key: value for key, value in ours.state_dict().items() if key.startswith("head.")})
     require_all(state, ours)
-    ours.load_state_dict(say_source(state, ours, grid))
+    ours.load_state_dict(with_grid(state, grid))
     return ours.train(model.training)

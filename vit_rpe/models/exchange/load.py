@@ -9,7 +9,7 @@ from typing import Any
 from timm.layers import to_2tuple
 from torch import Tensor
 
-from vit_rpe.models.backbone.loading import KERNEL, Grid, check_rows, fit_sharing, source_grid, with_grid
+from vit_rpe.models.backbone.loading import KERNEL, Grid, check_rows, fit_sharing, grid_of_tables, with_grid
 from vit_rpe.models.exchange.complete import HEAD, require_all
 from vit_rpe.models.exchange.describe import Description
 from vit_rpe.models.exchange.placing import encodings_inside, place
@@ -44,10 +44,13 @@ def checkpoint_filter(
     layout = source.layout if source is not None and foreign else Layout()
     trained_with = None if source is None or not foreign else source.trained_with
     weights = rename(state, heads, layout)
-    grid = stored_grid(model, state)
+    own = fit_sharing(weights.plain, model.state_dict())
+    grid = grid_of_tables(model, own) or stored_grid(model, state)
     placed = place(weights, model, grid, trained_with=trained_with)
     require_all(placed, model, except_for=HEAD)
-    return say_source(placed, model, grid)
+    if "pos_embed" in placed and model.pos_embed is not None:
+        check_rows(placed["pos_embed"], grid, model.pos_embed.shape[1] - model.grid.num_patches)
+    return with_grid(placed, grid)
 
 
 def head_count(model: Any) -> int:
@@ -73,15 +76,3 @@ def stored_grid(model: Any, state: Mapping[str, Tensor]) -> Grid | None:
         return None
     padded = stored.get("dynamic_img_pad", model.patch_embed.dynamic_img_pad)
     return patch_grid(to_2tuple(size), tuple(kernel.shape[2:]), padded=padded)
-
-
-def say_source(state: Mapping[str, Tensor], model: Any, grid: Grid | None) -> OrderedDict[str, Tensor]:
-    """Weights together with the grid that they are from, for ``load_state_dict`` to resample them.
-
-    Raises:
-        ValueError: a learned embedding that does not fit the grid.
-    """
-    source = source_grid(model, fit_sharing(state, model.state_dict()), grid)
-    if "pos_embed" in state and model.pos_embed is not None:
-        check_rows(state["pos_embed"], source, model.pos_embed.shape[1] - model.grid.num_patches)
-    return with_grid(state, source)

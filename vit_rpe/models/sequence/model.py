@@ -24,7 +24,7 @@ from vit_rpe.layers.options import as_window
 from vit_rpe.models.backbone.blocks import build_blocks, run_block
 from vit_rpe.models.backbone.init_weights import init_encodings, init_layers, init_tokens, undecayed
 from vit_rpe.models.backbone.loading import before_load, resized_embedding, say_grid
-from vit_rpe.models.backbone.position import once_for_all_layers
+from vit_rpe.models.backbone.position import RebuildArguments, once_for_all_layers
 from vit_rpe.models.sequence.generate import check_decoding, check_prompt, continue_tokens
 from vit_rpe.models.sequence.io import HEADS, POOLS, absolute_embedding, check_input, check_ways, pool_sequence
 from vit_rpe.position.geometry import Device, TokenGrid
@@ -56,6 +56,8 @@ class SequenceTransformer(nn.Module):
     Raises:
         ValueError: both or neither way in, unknown names, options that exclude each other.
     """
+
+    _model_args = RebuildArguments()
 
     def __init__(
         self,

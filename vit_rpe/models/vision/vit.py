@@ -26,7 +26,7 @@ from vit_rpe.models.backbone.factories import LayerType, act_factory, mlp_factor
 from vit_rpe.models.backbone.freeze import freeze_positions, unfreeze_positions
 from vit_rpe.models.backbone.init_weights import defer_linear_init, init_encodings, init_layers, init_tokens, undecayed
 from vit_rpe.models.backbone.loading import before_load, resized_embedding, say_grid
-from vit_rpe.models.backbone.position import shared_terms
+from vit_rpe.models.backbone.position import RebuildArguments, shared_terms
 from vit_rpe.models.vision.checks import check_divides, check_pool
 from vit_rpe.models.vision.embed import absolute_embedding, drop_patches, embed_tokens, token_grid, token_parameters
 from vit_rpe.models.vision.head import build_pooling, classifier, other_pool, pool_tokens
@@ -70,6 +70,8 @@ class VisionTransformer(nn.Module):
     Raises:
         ValueError: sizes that do not divide, unknown names, token pooling without a class token.
     """
+
+    _model_args = RebuildArguments()
 
     def __init__(
         self,
@@ -129,7 +131,6 @@ class VisionTransformer(nn.Module):
         check_rates(drop_rate=drop_rate, pos_drop_rate=pos_drop_rate, patch_drop_rate=patch_drop_rate)
         check_rates(proj_drop_rate=proj_drop_rate, attn_drop_rate=attn_drop_rate, drop_path_rate=drop_path_rate)
         norm, act = norm_factory(norm_layer, norm_eps), act_factory(act_layer)
-
         self.num_classes = num_classes
         self.in_chans = in_chans
         self.global_pool = global_pool
@@ -167,8 +168,7 @@ class VisionTransformer(nn.Module):
             factory,
         )
         self.pos_drop = nn.Dropout(pos_drop_rate)
-        drops = patch_drop_rate > 0
-        self.patch_drop = PatchDropoutWithIndices(patch_drop_rate, self.num_prefix_tokens) if drops else None
+        self.patch_drop = PatchDropoutWithIndices(patch_drop_rate, self.num_prefix_tokens) if patch_drop_rate else None
         self.norm_pre = norm(embed_dim, **factory) if pre_norm else nn.Identity()
 
         attention: dict[str, Any] = {"qkv_bias": qkv_bias, "qk_norm": qk_norm, "scale_norm": scale_attn_norm}
