@@ -37,6 +37,18 @@ from vit_rpe.position.masks import as_batch_head, geometry_mask, intersect, padd
 from vit_rpe.position.terms import NOTHING, PositionTerms, combine
 
 NormLayer = Callable[..., nn.Module]
+torch.fx.wrap("compute_attention")  # sizes and positions are no graph of tensors: any FX tracer takes it as one step
+
+
+def compute_attention(
+    layer: RelativeMultiheadAttention, need_weights: bool, *args: Any, **options: Any
+) -> Tensor | tuple[Tensor, Tensor]:
+    """The output of a layer, and the weights if asked for; arguments of :meth:`RelativeMultiheadAttention.forward`."""
+    call = layer.attention_call(*args, **options)
+    if need_weights:
+        call = call._replace(position=call.terms)  # used twice
+    out = call.finish(call.attend(layer.attn_impl))
+    return (out, call.weights()) if need_weights else out
 
 
 class RelativeMultiheadAttention(AttentionLayer):
@@ -158,7 +170,9 @@ class RelativeMultiheadAttention(AttentionLayer):
             ValueError: a sequence that does not fit its grid, grids of different axes, a context of another batch size,
                 a mask of another shape.
         """
-        call = self.attention_call(
+        return compute_attention(
+            self,
+            need_weights,
             x,
             grid,
             context=context,
@@ -169,10 +183,6 @@ class RelativeMultiheadAttention(AttentionLayer):
             key_visible=key_visible,
             cache=cache,
         )
-        if need_weights:
-            call = call._replace(position=call.terms)  # used twice
-        out = call.finish(call.attend(self.attn_impl))
-        return (out, call.weights()) if need_weights else out
 
     def attention_call(
         self,

@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 import torch
 from timm.layers import PatchDropoutWithIndices
-from timm.models import register_notrace_module
 from torch import Tensor, nn
 
 from vit_rpe.checks import check_count, check_rates
@@ -36,7 +35,6 @@ from vit_rpe.position.geometry import Device, TokenGrid
 from vit_rpe.position.geometry_cache import sharing
 
 # what depends on sizes and positions is no graph of tensors: any FX tracer takes these as single steps
-register_notrace_module(RelativeMultiheadAttention)
 for _step in ("absolute_embedding", "drop_patches", "shared_terms", "token_grid"):
     torch.fx.wrap(_step)
 
