@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import timm
 import torch
 
 from tests.models.tiny import images, randomize, tiny
@@ -92,3 +93,14 @@ def test_gradient_checkpointing_computes_a_block_again(checkpointing: bool) -> N
     assert calls == [0, 1]
     loss.backward()
     assert sorted(calls) == ([0, 0, 1, 1] if checkpointing else [0, 1])
+
+
+@pytest.mark.parametrize("name", ["vit_rpe_nano_patch2_8", "vit_rpe_beit_base_patch16_224", "rpe_sequence_nano"])
+def test_an_argument_that_does_not_exist_is_named_with_the_closest(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"{name} .*'drop_pth_rate' \(did you mean 'drop_path_rate'\?\)"):
+        timm.create_model(name, drop_pth_rate=0.1, **({"vocab_size": 3} if name.startswith("rpe") else {}))
+
+
+def test_the_size_by_another_word() -> None:
+    with pytest.raises(ValueError, match=r"'img_sz' \(did you mean 'img_size'\?\)"):
+        timm.create_model("vit_rpe_nano_patch2_8", img_sz=64)

@@ -166,6 +166,17 @@ def test_a_model_of_timms_takes_the_same_way() -> None:
     torch.testing.assert_close(ours(x), theirs(x), rtol=1e-4, atol=1e-4)
 
 
+def test_a_model_of_timms_with_an_encoding_put_into_it() -> None:
+    def built(size: Size) -> nn.Module:
+        return vit_rpe.add_rpe(timm.create_model("test_vit", depth=2, img_size=size), ["bias", "fire"])
+
+    source, found = randomize(built((32, 96))), built((64, 48)).eval()
+    found.load_state_dict(source.state_dict())
+    source.set_input_size((64, 48))
+    x = torch.randn(2, 3, 64, 48)
+    torch.testing.assert_close(found(x), source(x))
+
+
 def test_weights_that_stand_inside_a_larger_model() -> None:
     def larger(size: Size) -> nn.Module:
         return nn.ModuleDict({"encoder": tiny(pos_embed="learned", rpe="none", img_size=size), "head": nn.Linear(3, 5)})

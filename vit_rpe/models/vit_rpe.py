@@ -1,8 +1,8 @@
 """timm entry points: ``vit_rpe_{size}_patch{p}_{img}`` and ``vit_rpe_{size}_patch{p}_{encoding}_{img}``.
 
 Registered from the two tables below, so that every name follows one rule; beside them stand the public architectures of
-timm (``convert/public.py``), and ``vit_rpe_custom``, which is nothing but its arguments. timm groups models by the last
-part of this module's name: ``timm.list_models(module="vit_rpe")``.
+timm (``exchange/public.py``), and ``vit_rpe_custom``, which is nothing but its arguments. timm groups models by the
+last part of this module's name: ``timm.list_models(module="vit_rpe")``.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ SIZES: dict[str, dict[str, int]] = {
     "large": {"embed_dim": 1024, "depth": 24, "num_heads": 16},
 }
 
+SMALL_IMAGES = ((8, 64), (8, 96), (8, 128), (16, 128))
+"""Patch and side of models for folders of images between CIFAR's and ImageNet's: 8 x 8 to 16 x 16 patches."""
+
 # (size, patch, image side), and whether a variant for every encoding is registered beside it
 SHAPES: dict[tuple[str, int, int], bool] = {
     ("nano", 2, 8): True,
@@ -38,9 +41,7 @@ SHAPES: dict[tuple[str, int, int], bool] = {
     ("tiny", 2, 32): False,
     ("tiny", 4, 32): True,
     ("small", 4, 32): False,
-    ("tiny", 8, 64): False,
-    ("tiny", 8, 96): False,
-    ("tiny", 8, 128): False,
+    **{(size, patch, side): False for size in ("nano", "tiny", "small") for patch, side in SMALL_IMAGES},
     ("tiny", 16, 224): True,
     ("small", 14, 224): False,
     ("small", 16, 224): True,

@@ -25,6 +25,7 @@ def build_blocks(
     rpe: Spec | Sequence[Spec] | None,
     rpe_shared: bool,
     drop_path_rate: float,
+    drops_patches: bool = False,
     attention: Mapping[str, Any],
     block: Mapping[str, Any],
     factory: Mapping[str, Any],
@@ -36,6 +37,7 @@ def build_blocks(
         depth: number of blocks; stochastic depth rises over them to ``drop_path_rate``.
         dim, num_heads, grid: C, H and the native grid.
         rpe, rpe_shared: the encodings; one set of parameters for all layers.
+        drops_patches: in training the tokens are not those of a whole grid.
         attention, block: options of :class:`RelativeMultiheadAttention` and of :class:`Block`, the same for all layers.
         factory: device and dtype.
         deferring: what the layers (not the shared position) are built within.
@@ -51,6 +53,7 @@ def build_blocks(
         dim=dim,
         attn_impl=attention["attn_impl"],
         logit_clip=attention["logit_clip"],
+        drops_patches=drops_patches,
     )
     shared = create_encoding(once, num_heads, dim // num_heads, grid, **factory) if once else None
     rates: Any = calculate_drop_path_rates(drop_path_rate, depth)

@@ -5,7 +5,7 @@
 * index buffers that older files carry are dropped.
 
 Every route by which weights come in ends here: the tables are resampled by the encodings' own hooks, everything else by
-:func:`before_load`, and nothing before them. The grid that weights were made for is never guessed: it is written
+:func:`resample_on_load`, and nothing before them. The grid that weights were made for is never guessed: it is written
 beside the weights, by ``state_dict()`` and by what reads files, in the metadata that torch hands to the hook, or a
 table tells it by its shape.
 """
@@ -15,8 +15,10 @@ from __future__ import annotations
 import re
 import warnings
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from math import prod
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -25,6 +27,7 @@ from torch import Tensor, nn
 
 from vit_rpe.encodings import find_encodings
 from vit_rpe.layers.absolute import resample_embedding
+from vit_rpe.position.geometry import TokenGrid
 
 Grid = tuple[int, ...]
 
@@ -33,10 +36,27 @@ KERNEL = "patch_embed.proj.weight"
 PLACE = re.compile(r"^(blocks\.(?P<layer>\d+)\.attn\.)?rpe\.(parts\.(?P<name>\w+)\.)?(?P<parameter>(?!parts\.).+)$")
 
 
-def say_grid(model: Any, state_dict: Any, prefix: str, local_metadata: dict[str, Any]) -> None:
+def resample_on_load(model: nn.Module, native: Callable[[Any], TokenGrid] = attrgetter("grid")) -> None:
+    """Make a model's ``load_state_dict`` fit weights of another size or sharing, and its ``state_dict`` say its own.
+
+    Args:
+        native: the native grid of the model.
+    """
+    model.register_load_state_dict_pre_hook(partial(_before_load, native=native))
+    model.register_state_dict_post_hook(partial(_say_grid, native=native))
+
+
+def _say_grid(
+    model: nn.Module,
+    state_dict: Any,
+    prefix: str,
+    local_metadata: dict[str, Any],
+    *,
+    native: Callable[[Any], TokenGrid],
+) -> None:
     """Hook of ``state_dict``: write the model's token grid beside its weights, and the one an encoding was trained on
     where its formula holds that."""
-    local_metadata["grid"] = tuple(model.grid.size)
+    local_metadata["grid"] = tuple(native(model).size)
     natives = {encoding.name: encoding.remembered().get("native") for _, encoding in find_encodings(model)}
     local_metadata["natives"] = {name: size for name, size in natives.items() if size is not None}
 
@@ -48,8 +68,8 @@ def with_grid(weights: Mapping[str, Tensor], grid: Grid | None) -> OrderedDict[s
     return told
 
 
-def before_load(
-    model: Any,
+def _before_load(
+    model: nn.Module,
     state_dict: dict[str, Any],
     prefix: str,
     local_metadata: Mapping[str, Any],
@@ -57,8 +77,10 @@ def before_load(
     missing_keys: list[str],
     unexpected_keys: list[str],
     error_msgs: list[str],
+    *,
+    native: Callable[[Any], TokenGrid],
 ) -> None:
-    """Hook of ``load_state_dict``: change the given (copied) weights to fit a model with a native ``grid``."""
+    """Hook of ``load_state_dict``: change the given (copied) weights to fit the model."""
     own = model.state_dict()
     for key in [key for key in state_dict if key.startswith(prefix)]:
         if key.rsplit(".", 1)[-1] in DERIVED_BUFFERS:
@@ -74,7 +96,7 @@ def before_load(
         if size is not None and any(key.startswith(f"{path}.") for key in fitted):
             encoding.trained_on(tuple(size))
     try:
-        fitted = fit_sizes(fitted, own, source, model.grid.size)
+        fitted = fit_sizes(fitted, own, source, native(model).size)
     except ValueError as error:
         error_msgs.append(str(error))
         fitted["pos_embed"] = own["pos_embed"]

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vit_rpe.attention import materialize_bias
+from vit_rpe.attention import check_kernel, materialize_bias
 from vit_rpe.checks import check_count, check_type
 from vit_rpe.encodings import (
     Spec,
@@ -34,6 +34,7 @@ def split_by_lifetime(
     dim: int,
     attn_impl: str,
     logit_clip: float | None,
+    drops_patches: bool = False,
 ) -> tuple[Specs, Specs]:
     """Which encodings are called once per forward, and which live in every layer.
 
@@ -41,7 +42,8 @@ def split_by_lifetime(
 
     Raises:
         ValueError: an unknown name or option, encodings that exclude each other, a width that heads do not divide,
-            ``shared`` without parameters to share, a kernel that cannot compute the encodings.
+            ``shared`` without parameters to share, a kernel that cannot compute the encodings, or not of the patches
+            that are left where the model ``drops_patches``.
     """
     check_count("embed_dim", dim)
     check_count("num_heads", num_heads)
@@ -55,6 +57,13 @@ def split_by_lifetime(
     specs = parse_specs(rpe)
     probe = create_encoding(specs, num_heads, dim // num_heads, grid, device="meta")
     check_attention(attn_impl, probe if specs else None, grid, logit_clip=logit_clip, device="meta")
+    if drops_patches and attn_impl != "auto":
+        tiny = TokenGrid((2,) * grid.ndim, num_prefix=grid.num_prefix)
+        left = probe(tiny, tiny, "meta").take(torch.zeros(1, 2, dtype=torch.int64, device="meta"))
+        try:
+            check_kernel(attn_impl, left, logit_clip=logit_clip)
+        except ValueError as error:
+            raise ValueError(f"with patch_drop_rate > 0, {error}") from error
     nothing_shared = True
     for spec, part in zip(specs, probe.parts(), strict=False):  # without a spec the probe is "none"
         by_layer = "depth_index" in encoding_options(spec["name"])

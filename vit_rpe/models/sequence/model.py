@@ -23,7 +23,7 @@ from vit_rpe.layers.kv_cache import DecodingCache
 from vit_rpe.layers.options import as_window
 from vit_rpe.models.backbone.blocks import build_blocks, run_block
 from vit_rpe.models.backbone.init_weights import init_encodings, init_layers, init_tokens, undecayed
-from vit_rpe.models.backbone.loading import before_load, resized_embedding, say_grid
+from vit_rpe.models.backbone.loading import resample_on_load, resized_embedding
 from vit_rpe.models.backbone.position import RebuildArguments, once_for_all_layers
 from vit_rpe.models.sequence.generate import check_decoding, check_prompt, continue_tokens
 from vit_rpe.models.sequence.io import HEADS, POOLS, absolute_embedding, check_input, check_ways, pool_sequence
@@ -147,8 +147,7 @@ class SequenceTransformer(nn.Module):
         self.norm = LayerNorm(embed_dim, **factory)
         self.head_drop = nn.Dropout(drop_rate)
         self.head = nn.Linear(embed_dim, self.num_classes, **factory) if self.num_classes else nn.Identity()
-        self.register_load_state_dict_pre_hook(before_load)
-        self.register_state_dict_post_hook(say_grid)
+        resample_on_load(self)
         self.init_weights()
 
     @property

@@ -24,7 +24,7 @@ from vit_rpe.models.backbone.blocks import build_blocks, run_block
 from vit_rpe.models.backbone.factories import LayerType, act_factory, mlp_factory, norm_factory
 from vit_rpe.models.backbone.freeze import freeze_positions, unfreeze_positions
 from vit_rpe.models.backbone.init_weights import defer_linear_init, init_encodings, init_layers, init_tokens, undecayed
-from vit_rpe.models.backbone.loading import before_load, resized_embedding, say_grid
+from vit_rpe.models.backbone.loading import resample_on_load, resized_embedding
 from vit_rpe.models.backbone.position import RebuildArguments, shared_terms
 from vit_rpe.models.vision.checks import check_divides, check_pool
 from vit_rpe.models.vision.embed import absolute_embedding, drop_patches, embed_tokens, token_grid, token_parameters
@@ -182,6 +182,7 @@ class VisionTransformer(nn.Module):
             rpe=rpe,
             rpe_shared=rpe_shared,
             drop_path_rate=drop_path_rate,
+            drops_patches=patch_drop_rate > 0,
             attention=attention,
             block=layers,
             factory=factory,
@@ -197,8 +198,7 @@ class VisionTransformer(nn.Module):
         )
         self.head = classifier(embed_dim, num_classes, **factory)
         self.head_drop = nn.Dropout(drop_rate)
-        self.register_load_state_dict_pre_hook(before_load)
-        self.register_state_dict_post_hook(say_grid)
+        resample_on_load(self)
         if weight_init == "skip":
             init_tokens(self.pos_embed, self.cls_token, self.reg_token)
         else:

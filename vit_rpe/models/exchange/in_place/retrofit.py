@@ -14,6 +14,7 @@ from torch import nn
 
 from vit_rpe.encodings import Spec, create_encoding, parse_specs
 from vit_rpe.layers.options import check_attention
+from vit_rpe.models.backbone.loading import resample_on_load
 from vit_rpe.models.exchange.in_place.positioned import Names, PositionedAttention
 from vit_rpe.models.exchange.parts import drop_rate, name_of, require, require_foreign
 from vit_rpe.models.exchange.start import start_at_zero
@@ -53,7 +54,7 @@ def add_rpe(model: nn.Module, rpe: Spec | Sequence[Spec], *, attn_impl: str = "a
         require(type(block) is Block, name, f"blocks of type {type(block).__name__}")
         require(type(block.attn) is Attention, name, f"attention of type {type(block.attn).__name__}")
     require(drop_rate(getattr(model, "patch_drop", None)) == 0 and not _drops_patches(model), name, "patch dropout")
-    grid = TokenGrid(tuple(model.patch_embed.grid_size), num_prefix=model.num_prefix_tokens)
+    grid = native_grid(model)
     reference = model.patch_embed.proj.weight
     specs = parse_specs(rpe)
     if not specs:
@@ -83,8 +84,14 @@ def add_rpe(model: nn.Module, rpe: Spec | Sequence[Spec], *, attn_impl: str = "a
     for path, module in model.named_modules():
         if isinstance(module, PositionedAttention):
             undecayed = undecayed | {f"{path}.rpe.{own}" for own in module.rpe.no_weight_decay()}
+    resample_on_load(model, native_grid)
     vars(model).update(no_weight_decay=Names(undecayed), set_input_size=Resize(model))
     return model
+
+
+def native_grid(model: VisionTransformer) -> TokenGrid:
+    """Where the tokens of a timm model lie at its native size."""
+    return TokenGrid(tuple(model.patch_embed.grid_size), num_prefix=model.num_prefix_tokens)
 
 
 class Resize:
@@ -99,7 +106,7 @@ class Resize:
         patch_size: int | tuple[int, int] | None = None,
     ) -> None:
         VisionTransformer.set_input_size(self.model, img_size, patch_size)  # type: ignore[arg-type]
-        grid = TokenGrid(tuple(self.model.patch_embed.grid_size), num_prefix=self.model.num_prefix_tokens)
+        grid = native_grid(self.model)
         for module in self.model.modules():
             if isinstance(module, PositionedAttention):
                 module.place.image = grid.size
