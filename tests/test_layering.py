@@ -48,7 +48,7 @@ OTHER_MEANINGS = {("viz/recording/fused.py", "rope")}  # timm's name for an argu
 ENCODING_NAMES = set(list_encodings()) - {"none", "bias"}  # these two are also ordinary words
 KERNEL_NAMES = set(KERNELS)
 OPTIONAL = {  # imported inside functions: they come with an extra, or are heavy and rarely needed
-    "accelerate", "albumentations", "datasets", "matplotlib", "onnx", "onnxruntime", "onnxscript", "PIL", "rich",
+    "accelerate", "albumentations", "cv2", "datasets", "matplotlib", "onnx", "onnxruntime", "onnxscript", "PIL", "rich",
     "sklearn", "submitit", "torchmetrics", "torchvision", "transformers", "webdataset", "x_transformers", "yaml",
 }  # fmt: skip
 

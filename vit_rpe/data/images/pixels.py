@@ -1,12 +1,13 @@
 """Any image to eight-bit pixels: one treatment for training, evaluation, prediction and plots.
 
-1. More than ``max_pixels`` pixels: refused before anything is decoded.
+1. More than ``max_pixels`` pixels: refused before anything is decoded. What surrounds the pixels (profiles, comments,
+   camera data of any size, damaged or not) is no reason to refuse an image, and is never written back.
 2. The EXIF rotation is applied. Of several frames the first is used. Colour profiles are ignored.
-3. 16-bit grey is divided by 257 and rounded (65535 becomes 255), never clipped; floating point grey on 0..1
-   is multiplied by 255.
-4. A palette is looked up; transparent pixels (alpha channel or transparent colour) are blended onto
+3. 16-bit grey is divided by 257 and rounded (65535 becomes 255), never clipped; 32-bit integers are read as 16-bit, or
+   as they are where none is above 255; floating point grey on 0..1 is multiplied by 255.
+4. A palette is looked up; transparent pixels (alpha channel or transparent colour, of any depth) are blended onto
    ``background``.
-5. CMYK, YCbCr, HSV and 1-bit images become red, green, blue by Pillow's conversion.
+5. CMYK, YCbCr, HSV, LAB and 1-bit images become red, green, blue by Pillow's conversion.
 6. Three channels from grey repeat it; one channel from colour is the luma 0.299 R + 0.587 G + 0.114 B.
 
 C is the number of channels (1 or 3), h and w the size of the image as it comes.
@@ -14,6 +15,7 @@ C is the number of channels (1 or 3), h and w the size of the image as it comes.
 
 from __future__ import annotations
 
+import io
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,13 +24,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vit_rpe.data.images.png import scaled_transparency, without_metadata
+
 if TYPE_CHECKING:
     from PIL import Image
 
 __all__ = ["opened", "to_mode", "with_channels"]
 
 _DEEP_GREY = ("I", "I;16", "I;16B", "I;16L", "I;16N")
-_EXIF_ORIENTATION = 0x0112
+_SIXTEEN_BITS = ("PNG", "PPM")  # formats without 32-bit grey: Pillow gives their 16-bit grey as "I" too
+_ORIENTATION = 0x0112
 
 
 @contextmanager
@@ -49,23 +54,23 @@ def opened(image: Image.Image | np.ndarray | str | Path | Any, *, max_pixels: in
         yield _not_too_large(image, max_pixels)
         return
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit is ours
-        file = Image.open(image)
+        warnings.simplefilter("ignore")  # of metadata, and of sizes: the limit is ours
+        file = _decoded(image, max_pixels)
     with file:
-        yield _not_too_large(file, max_pixels)
+        yield file
 
 
 def to_mode(image: Image.Image, *, channels: int, background: tuple[int, int, int]) -> Image.Image:
     """Eight-bit "L" (``channels=1``) or "RGB" (3) image with the treatment above; EXIF rotation included."""
-    from PIL import ImageOps
-
     image.load()
-    if image.getexif().get(_EXIF_ORIENTATION, 1) != 1:
-        image = ImageOps.exif_transpose(image)
+    format = image.format
+    image = _upright(image)
     if image.mode in _DEEP_GREY:
-        image = _shallow_grey(image)
+        image = _shallow_grey(image, of_32_bits=image.mode == "I" and format not in _SIXTEEN_BITS)
     elif image.mode == "F":
         image = _shallow_float(image)
+    elif image.mode == "La":
+        image = image.convert("LA")
     if image.has_transparency_data:
         image = _on_background(image, background)
     mode = "L" if channels == 1 else "RGB"
@@ -93,13 +98,77 @@ def _not_too_large(image: Image.Image, max_pixels: int) -> Image.Image:
     return image
 
 
-def _shallow_grey(image: Image.Image) -> Image.Image:
+def _decoded(source: Any, max_pixels: int) -> Image.Image:
+    """The image in a file, decoded; once more without its metadata if it cannot be read with them."""
+    from PIL import Image
+
+    def read(source: Any) -> Image.Image:
+        file = Image.open(source)
+        try:
+            _not_too_large(file, max_pixels)
+            scaled_transparency(file)
+            file.load()
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    content = None
+    if not isinstance(source, (str, Path)):
+        source.seek(0)
+        content = source.read()
+    try:
+        return read(source if content is None else io.BytesIO(content))
+    except Exception:
+        stripped = without_metadata(Path(source).read_bytes() if content is None else content)
+        if stripped is None:
+            raise
+        try:
+            return read(stripped)
+        except Exception:
+            pass
+        raise  # what was wrong with the file as it is
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    """The image turned as its EXIF data say; what cannot be read there says nothing."""
+    from PIL import Image
+
+    turns = {
+        2: Image.Transpose.FLIP_LEFT_RIGHT,
+        3: Image.Transpose.ROTATE_180,
+        4: Image.Transpose.FLIP_TOP_BOTTOM,
+        5: Image.Transpose.TRANSPOSE,
+        6: Image.Transpose.ROTATE_270,
+        7: Image.Transpose.TRANSVERSE,
+        8: Image.Transpose.ROTATE_90,
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            value = image.getexif().get(_ORIENTATION, 1)
+        except Exception:  # readers of foreign bytes raise almost anything
+            value = 1
+    turn = turns.get(value if isinstance(value, int) else 1)
+    return image if turn is None else image.transpose(turn)
+
+
+def _shallow_grey(image: Image.Image, *, of_32_bits: bool) -> Image.Image:
+    """Grey deeper than 8 bits to "L", or to "LA" where one of its values is transparent."""
     from PIL import Image
 
     values = np.asarray(image).astype(np.int64)
-    if values.size and (values.min() < 0 or values.max() > 65535):
-        raise ValueError(f"grey values {values.min()}..{values.max()}, expected 0..65535")
-    return Image.fromarray(((values + 128) // 257).astype(np.uint8))
+    least, most = int(values.min()), int(values.max())
+    if least < 0 or most > 65535:
+        raise ValueError(f"grey values {least}..{most}, expected 0..65535")
+    if 0 < most <= 255 and not of_32_bits:
+        warnings.warn("a 16-bit grey image uses no value above 255: it is read as almost black", stacklevel=2)
+    grey = values if most <= 255 and of_32_bits else (values + 128) // 257
+    shallow = Image.fromarray(grey.astype(np.uint8))
+    transparent = image.info.get("transparency")
+    if isinstance(transparent, int):
+        shallow.putalpha(Image.fromarray(np.where(values == transparent, 0, 255).astype(np.uint8)))
+    return shallow
 
 
 def _shallow_float(image: Image.Image) -> Image.Image:

@@ -27,7 +27,7 @@ from vit_rpe.data.treatment import Treatment
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["Preprocessing", "image_treatment"]
+__all__ = ["Preprocessing", "centre_box", "image_treatment"]
 
 
 @dataclass(frozen=True)
@@ -138,13 +138,22 @@ class Preprocessing:
         from PIL import Image
 
         height, width = self.img_size
-        scale = self.crop_pct * min(image.width / width, image.height / height)
-        cut_width, cut_height = scale * width, scale * height
-        left, top = (image.width - cut_width) / 2, (image.height - cut_height) / 2
-        box = (left, top, left + cut_width, top + cut_height)
+        box = centre_box((image.width, image.height), (width, height), self.crop_pct)
         resample = Image.Resampling[self.interpolation.upper()]
         out = np.asarray(image.resize((width, height), resample, box=box))
         return out if out.ndim == 3 else out[:, :, None]
+
+
+def centre_box(size: tuple[int, int], target: tuple[int, int], crop_pct: float) -> tuple[float, float, float, float]:
+    """The cut (left, top, right, bottom) of an image: ``crop_pct`` of the largest centred box with the shape of
+    ``target``, and never outside of the image, which rounding would allow.
+
+    Args:
+        size, target: (width, height) of the image and of the result.
+    """
+    scale = crop_pct * min(size[0] / target[0], size[1] / target[1])
+    margins = [max(0.0, (whole - scale * wanted) / 2) for whole, wanted in zip(size, target, strict=True)]
+    return margins[0], margins[1], size[0] - margins[0], size[1] - margins[1]
 
 
 def image_treatment(treatment: Treatment, what: str) -> Preprocessing:

@@ -1,0 +1,48 @@
+"""PNG files whose surroundings keep Pillow from their pixels, and transparent colours that it reads at another depth.
+
+Chunks and their meaning: the PNG specification (ISO/IEC 15948), section 11.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+__all__ = ["scaled_transparency", "without_metadata"]
+
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_PIXELS = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
+
+
+def scaled_transparency(file: Image.Image) -> None:
+    """Bring the transparent colour of an opened, not yet decoded image to the depth its pixels will have.
+
+    Pillow spreads 2- and 4-bit grey over 0..255 and cuts 16-bit colours to their high bytes, but keeps the transparent
+    colour as the file says it.
+    """
+    value = file.info.get("transparency")
+    tile = getattr(file, "tile", None)
+    raw = str(tile[0][3]) if tile else ""  # a name, or a tuple of it and more
+    if isinstance(value, int):
+        for name, factor in (("L;2", 85), ("L;4", 17)):
+            if name in raw:
+                file.info["transparency"] = value * factor
+    elif isinstance(value, tuple) and "RGB;16" in raw:
+        file.info["transparency"] = tuple(part >> 8 for part in value)
+
+
+def without_metadata(content: bytes) -> io.BytesIO | None:
+    """The chunks of a PNG file that make its pixels; None for any other file."""
+    if not content.startswith(_SIGNATURE):
+        return None
+    kept, at = [_SIGNATURE], len(_SIGNATURE)
+    while at + 8 <= len(content):
+        (length,) = struct.unpack_from(">I", content, at)
+        if content[at + 4 : at + 8] in _PIXELS:
+            kept.append(content[at : at + 12 + length])
+        at += 12 + length
+    return io.BytesIO(b"".join(kept))
