@@ -23,6 +23,8 @@ from tests.models.tiny import images, randomize, tiny
         ({"weight_init": "jaxx"}, "did you mean 'jax'"),
         ({"rpe": "shaw", "attn_impl": "sdpa"}, "attn_impl='sdpa' cannot compute"),
         ({"rpe": "shaw", "rpe_shared": True, "attn_impl": "sdpa"}, "attn_impl='sdpa' cannot compute"),
+        ({"patch_drop_rate": 0.5, "attn_impl": "windows"}, "patch_drop_rate > 0, attn_impl='windows' cannot"),
+        ({"patch_drop_rate": 0.5, "attn_impl": "fold", "rpe": "decomposed"}, "patch_drop_rate > 0, attn_impl='fold' cannot"),
         ({"logit_clip": 3.0, "attn_impl": "sdpa"}, "logit_clip needs the logits"),
         ({"logit_clip": float("inf")}, "logit_clip must be a finite number"),
         ({"num_heads": 0}, "num_heads must be an integer of at least 1"),
@@ -104,3 +106,16 @@ def test_an_argument_that_does_not_exist_is_named_with_the_closest(name: str) ->
 def test_the_size_by_another_word() -> None:
     with pytest.raises(ValueError, match=r"'img_sz' \(did you mean 'img_size'\?\)"):
         timm.create_model("vit_rpe_nano_patch2_8", img_sz=64)
+
+
+@pytest.mark.parametrize("rpe", ["bias", "rope", "shaw"])
+def test_a_padding_mask_with_dropped_patches(rpe: str) -> None:
+    """One row for all queries, and of one sample for all: as if the mask were whole."""
+    model = randomize(tiny(rpe=rpe, class_token=True, patch_drop_rate=0.4)).train()
+    seen, x = torch.rand(3, 1, 1, 25) > 0.3, images()
+    for mask in (seen, seen[:1]):
+        results = []
+        for given in (mask, mask.expand(3, 1, 25, 25).contiguous()):
+            torch.manual_seed(4)
+            results.append(model(x, attn_mask=given))
+        torch.testing.assert_close(results[0], results[1])
