@@ -24,7 +24,10 @@ from tests.models.tiny import images, randomize, tiny
         ({"rpe": "shaw", "attn_impl": "sdpa"}, "attn_impl='sdpa' cannot compute"),
         ({"rpe": "shaw", "rpe_shared": True, "attn_impl": "sdpa"}, "attn_impl='sdpa' cannot compute"),
         ({"patch_drop_rate": 0.5, "attn_impl": "windows"}, "patch_drop_rate > 0, attn_impl='windows' cannot"),
-        ({"patch_drop_rate": 0.5, "attn_impl": "fold", "rpe": "decomposed"}, "patch_drop_rate > 0, attn_impl='fold' cannot"),
+        (
+            {"patch_drop_rate": 0.5, "attn_impl": "fold", "rpe": "decomposed"},
+            "patch_drop_rate > 0, attn_impl='fold' cannot",
+        ),
         ({"logit_clip": 3.0, "attn_impl": "sdpa"}, "logit_clip needs the logits"),
         ({"logit_clip": float("inf")}, "logit_clip must be a finite number"),
         ({"num_heads": 0}, "num_heads must be an integer of at least 1"),
