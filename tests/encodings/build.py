@@ -13,7 +13,7 @@ from vit_rpe.attention import attend
 from vit_rpe.encodings import PositionEncoding, create_encoding, encoding_class, list_encodings
 from vit_rpe.position.geometry import TokenGrid
 
-HEADS, HEAD_DIM = 3, 12
+HEADS, HEAD_DIM = 3, 48
 SCALE = HEAD_DIM**-0.5
 NATIVE = {1: (5,), 2: (2, 3), 3: (2, 3, 4)}
 

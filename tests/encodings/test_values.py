@@ -9,11 +9,11 @@ import torch
 
 from tests.encodings.build import HEAD_DIM, build, inputs, native_grid, output
 from vit_rpe.encodings import create_encoding
+from vit_rpe.encodings._rotary import rotation
 from vit_rpe.encodings.alibi import alibi_slopes
 from vit_rpe.encodings.cpb import log_coordinate
 from vit_rpe.encodings.kerple import held
 from vit_rpe.encodings.lookhere import layer_factor
-from vit_rpe.encodings.rope_mixed import mixed_rotation
 from vit_rpe.encodings.rope_normalized import normalized_coordinates
 from vit_rpe.encodings.t5 import t5_bucket
 from vit_rpe.position.geometry import TokenGrid
@@ -168,7 +168,9 @@ def test_rope_mixed_starts_with_directions_at_right_angles(axes: int) -> None:
 
 def test_mixed_rotation_by_hand() -> None:
     frequencies = torch.tensor([[[0.1, 0.2]], [[1.0, 2.0]]], dtype=torch.float64)
-    cos, sin = mixed_rotation(frequencies, TokenGrid((1, 2), 1, origin=(3, 4)))
+    grid = TokenGrid((1, 2), 1, origin=(3, 4))
+    coordinates = [grid.axis_positions(axis).double() for axis in range(2)]
+    cos, sin = rotation(frequencies, coordinates, grid.num_prefix)
     angles = torch.tensor([[[0, 0], [4.3, 8.6], [5.3, 10.6]]], dtype=torch.float64)
     torch.testing.assert_close(cos, angles.cos())
     torch.testing.assert_close(sin, angles.sin())

@@ -24,6 +24,7 @@ class Pair(NamedTuple):
         q, k: their vectors (D,).
         s: the softmax scale.
         q_grid, k_grid: the grids they lie on.
+        q_number, k_number: where they are in their sequences.
     """
 
     head: int
@@ -34,6 +35,8 @@ class Pair(NamedTuple):
     s: float
     q_grid: TokenGrid
     k_grid: TokenGrid
+    q_number: int = 0
+    k_number: int = 0
 
     @property
     def delta(self) -> tuple[int, ...] | None:
