@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.encodings.build import build
+from tests.encodings.build import HEAD_DIM, build
 from vit_rpe.encodings import create_encoding
 from vit_rpe.encodings.decomposed import pooled_rows
 from vit_rpe.position.geometry import TokenGrid
@@ -49,6 +49,6 @@ def test_starts_from_nothing() -> None:
 def test_resampled_for_another_native_grid() -> None:
     encoding = build("decomposed", TokenGrid((3, 4)))
     larger = encoding.resized(TokenGrid((5, 2)))
-    assert (tuple(larger.table_0.shape), tuple(larger.table_1.shape)) == ((9, 12), (3, 12))
+    assert (tuple(larger.table_0.shape), tuple(larger.table_1.shape)) == ((9, HEAD_DIM), (3, HEAD_DIM))
     torch.testing.assert_close(larger.table_0[4], encoding.table_0[2], rtol=0, atol=0)
     torch.testing.assert_close(larger.table_1[1], encoding.table_1[3], rtol=0, atol=0)

@@ -12,7 +12,7 @@ from tests.encodings.build import HEAD_DIM, HEADS, SCALE, build, inputs, output
 from tests.oracles import ORACLES, attention_by_loops
 from vit_rpe.attention import attention_weights
 from vit_rpe.encodings import create_encoding
-from vit_rpe.encodings._rotary import fixed_vectors, golden_directions
+from vit_rpe.encodings._rotary import golden_directions
 from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.position.geometry_cache import sharing
 
@@ -81,10 +81,10 @@ def test_published_spiral() -> None:
     """16 directions where the width allows, else fewer; the fastest pair of rows turns by 1.5 along h."""
     for width, directions in ((64, 16), (96, 8), (48, 4), (8, 2)):
         encoding = create_encoding({"name": "rope", "layout": "spiral"}, 1, width, TokenGrid((14, 14)))
-        assert encoding.directions == directions
-    vectors = fixed_vectors(
-        "spiral", axes=2, num_heads=1, pairs=32, base=1e4, fastest=1.5, zero_share=0.0, directions=16
-    )
+        turns = torch.atan2(*reversed(torch.tensor(encoding.directions)[:, 0, : width // 4]))
+        assert len(turns.unique()) == directions // 2
+    encoding = create_encoding({"name": "rope", "layout": "spiral", "fastest": 1.5}, 1, 64, TokenGrid((14, 14)))
+    vectors = encoding.vectors(1e4)
     torch.testing.assert_close(vectors[:, 0, 0], torch.tensor([1.5, 0.0]))
     torch.testing.assert_close(vectors[:, 0, 16], torch.tensor([0.0, 1.5]))
     phi, speed = math.radians(90 / 8), 1.5 * 1e4 ** (-2 * 2 / 32)
@@ -162,7 +162,7 @@ def common_basis(generators: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 @pytest.mark.parametrize("layout", ["string", "linearly dependent", "axial blocks"])
 def test_commuting_rotations_are_rope_mixed_in_another_basis(layout: str) -> None:
-    """STRING and ComRoPE turn q by expm(sum_a x_a L_a). With W_q and W_k in the common basis, rope_mixed does the same."""
+    """STRING and ComRoPE turn q by expm(sum_a x_a L_a); with W_q and W_k in the common basis rope_mixed does so too."""
     generators = commuting(layout)
     torch.testing.assert_close(generators[0] @ generators[1], generators[1] @ generators[0])
     basis, frequencies = common_basis(generators)

@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.export import Dim, export
 
-from tests.encodings.build import HEAD_DIM, SCALE, build, names_and_axes, native_grid
+from tests.encodings.build import HEAD_DIM, SCALE, build, names_and_axes, native_grid, refuses, variants
 from vit_rpe.attention import attend
 from vit_rpe.encodings import PositionEncoding
 from vit_rpe.position.geometry import TokenGrid
 
-NAMES = [name for name, axes in names_and_axes() if axes == 2]
+GRID = native_grid(2, prefix=1)
 SAMPLE = ("bias", "rope_mixed", "t5")
-every_name = pytest.mark.parametrize(
-    "name", [name if name in SAMPLE else pytest.param(name, marks=pytest.mark.exhaustive) for name in NAMES]
-)
+
+
+def cases() -> list[Any]:
+    """Every encoding with every option set of its oracle file; by default some encodings and what depends on sizes."""
+    found = []
+    for name in [name for name, axes in names_and_axes() if axes == 2]:
+        for number, options in enumerate(variants(name)):
+            if refuses(name, options, GRID):
+                continue
+            sampled = (number == 0 and name in SAMPLE) or options.get("scaling") in ("ntk", "yarn")
+            marks = () if sampled else (pytest.mark.exhaustive,)
+            found.append(pytest.param(name, options, id=f"{name}-{number}", marks=marks))
+    return found
+
+
+every_case = pytest.mark.parametrize(("name", "options"), cases())
 
 
 class Attend(nn.Module):
@@ -37,9 +52,9 @@ def feature_map(height: int, width: int) -> Tensor:
     return torch.randn(2, 3, HEAD_DIM, height, width)
 
 
-@every_name
-def test_export_with_dynamic_height_and_width(name: str) -> None:
-    model = Attend(build(name, native_grid(2, prefix=1), dtype=torch.float32)).eval()
+@every_case
+def test_export_with_dynamic_height_and_width(name: str, options: dict[str, Any]) -> None:
+    model = Attend(build(name, GRID, options, dtype=torch.float32)).eval()
     sizes = {3: Dim("height", min=2, max=64), 4: Dim("width", min=2, max=64)}
     program = export(model, (feature_map(4, 5),), dynamic_shapes=(sizes,), strict=False)
     for height, width in ((4, 5), (2, 3), (7, 6)):
@@ -47,10 +62,10 @@ def test_export_with_dynamic_height_and_width(name: str) -> None:
         torch.testing.assert_close(program.module()(x), model(x), atol=1e-5, rtol=1e-4)
 
 
-@every_name
-def test_compiles_without_a_break_for_any_size(name: str) -> None:
+@every_case
+def test_compiles_without_a_break_for_any_size(name: str, options: dict[str, Any]) -> None:
     torch._dynamo.reset()
-    model = Attend(build(name, native_grid(2, prefix=1), dtype=torch.float32)).eval()
+    model = Attend(build(name, GRID, options, dtype=torch.float32)).eval()
     compiled = torch.compile(model, fullgraph=True, dynamic=True, backend="eager")
     for height, width in ((4, 5), (2, 3), (7, 6)):
         x = feature_map(height, width)

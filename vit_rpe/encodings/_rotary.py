@@ -21,6 +21,7 @@ from vit_rpe.position.geometry_cache import once_per_forward
 
 LAYOUTS = ("axial", "spiral", "golden", "simplex")
 Rotation = tuple[Tensor, Tensor]
+Directions = list[list[list[float]]]
 
 
 def speeds(count: int, base: float, fastest: float = 1.0, zero_share: float = 0.0, device: Device = None) -> Tensor:
@@ -38,7 +39,7 @@ def axial_vectors(speed: Tensor, axes: int) -> Tensor:
     return torch.stack(rows)[:, None]
 
 
-def spiral_directions(pairs: int, directions: int) -> list[list[list[float]]]:
+def spiral_directions(pairs: int, directions: int) -> Directions:
     """Spiral RoPE: half of the pairs lies along rows turned by phi, half along columns turned by phi; (2, 1, F).
 
     Args:
@@ -50,7 +51,7 @@ def spiral_directions(pairs: int, directions: int) -> list[list[list[float]]]:
     return [[rows + [-value for value in columns]], [columns + rows]]
 
 
-def golden_directions(axes: int, num_heads: int, pairs: int) -> list[list[list[float]]]:
+def golden_directions(axes: int, num_heads: int, pairs: int) -> Directions:
     """Golden-gate RoPE: evenly spread directions, all different over pairs and heads; (n, H, F).
 
     The root g > 1 of g^(n+1) = g + 1 gives a sequence that fills the n-dimensional cube evenly; through the inverse
@@ -82,36 +83,54 @@ def _corners(axes: int) -> list[list[float]]:
     return [[1.0] + [0.0] * (axes - 1)] + [[-1 / axes] + [width * x for x in corner] for corner in _corners(axes - 1)]
 
 
+def layout_directions(layout: str, *, axes: int, num_heads: int, pairs: int, directions: int) -> Directions:
+    """Unit vectors along which the pairs of a layout turn, numbers (n, H or 1, F); the simplex has its corners only.
+
+    Args:
+        directions: K of the spiral.
+    """
+    if layout == "spiral":
+        return spiral_directions(pairs, directions)
+    if layout == "golden":
+        return golden_directions(axes, num_heads, pairs)
+    corners = simplex_corners(axes) if layout == "simplex" else []
+    return [[[corner[axis] for corner in corners]] for axis in range(axes)]
+
+
 def fixed_vectors(
     layout: str,
+    directions: Directions,
     *,
-    axes: int,
-    num_heads: int,
     pairs: int,
     base: float,
     fastest: float,
     zero_share: float,
-    directions: int,
     device: Device = None,
 ) -> Tensor:
-    """The vectors f of a layout, float32 (n, H or 1, F)."""
+    """The vectors f of a layout, float32 (n, H or 1, F).
+
+    Args:
+        directions: from :func:`layout_directions`, made once: compilation does not follow how.
+    """
+    axes = len(directions)
     if layout == "axial":
         return axial_vectors(speeds(pairs // axes, base, fastest, zero_share, device), axes)
+    units = torch.tensor(directions, device=device)
     if layout == "spiral":
-        speed = speeds(pairs // 2, base, fastest, zero_share, device).repeat(2)
-        return torch.tensor(spiral_directions(pairs, directions), device=device) * speed
+        return units * speeds(pairs // 2, base, fastest, zero_share, device).repeat(2)
     if layout == "golden":
-        still = round(zero_share * pairs)
-        steps = torch.arange(pairs - still, device=device, dtype=torch.float32)
-        speed = F.pad(fastest * base ** (steps / max(pairs - still - 1, 1) - 1), (still, 0))
-        if pairs - still == 1:
-            speed = F.pad(torch.full((1,), fastest, device=device), (still, 0))
-        return torch.tensor(golden_directions(axes, num_heads, pairs), device=device) * speed
-    corners = simplex_corners(axes)
-    count = pairs // len(corners)
-    speed = speeds(count, base, fastest, zero_share, device)
-    vectors = (torch.tensor(corners, device=device).T[:, :, None] * speed).flatten(1)  # (n, (n + 1) count)
-    return F.pad(vectors, (0, pairs - vectors.shape[1]))[:, None]
+        return units * rising_speeds(pairs, base, fastest, zero_share, device)
+    speed = speeds(pairs // units.shape[-1], base, fastest, zero_share, device)
+    vectors = (units[..., None] * speed).flatten(2)  # (n, 1, (n + 1) S)
+    return F.pad(vectors, (0, pairs - vectors.shape[-1]))
+
+
+def rising_speeds(count: int, base: float, fastest: float, zero_share: float, device: Device = None) -> Tensor:
+    """From fastest / base up to fastest, after round(zero_share count) that stand still, float32 (count,)."""
+    still = round(zero_share * count)
+    last = count - still - 1
+    steps = torch.arange(-last, 1, device=device, dtype=torch.float32)
+    return F.pad(fastest * base ** (steps / max(last, 1)), (still, 0))
 
 
 @once_per_forward

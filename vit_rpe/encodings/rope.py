@@ -37,6 +37,7 @@ from vit_rpe.encodings._rotary import (
     as_heads_share,
     check_positive,
     fixed_vectors,
+    layout_directions,
     places,
     rotation,
     with_prefix_angles,
@@ -111,7 +112,13 @@ class Rope(PositionEncoding):
         super().__init__(num_heads, head_dim, grid)
         check_choice("layout", layout, LAYOUTS)
         _check_width(layout, head_dim, grid)
-        self.directions = _spiral_directions(layout, head_dim, directions)
+        self.directions = layout_directions(
+            layout,
+            axes=grid.ndim,
+            num_heads=num_heads,
+            pairs=head_dim // 2,
+            directions=_spiral_directions(layout, head_dim, directions),
+        )
         if base is None:
             base = 10000.0 if grid.ndim == 1 else 100.0
         check_positive("base", base)
@@ -150,13 +157,11 @@ class Rope(PositionEncoding):
         """f of every pair, float32 (n, H or 1, D/2)."""
         return fixed_vectors(
             self.layout,
-            axes=self.grid.ndim,
-            num_heads=self.num_heads,
+            self.directions,
             pairs=self.head_dim // 2,
             base=base,
             fastest=self.fastest,
             zero_share=self.zero_share,
-            directions=self.directions,
             device=device,
         )
 
