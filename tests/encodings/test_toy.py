@@ -13,7 +13,7 @@ import pytest
 import timm
 import torch
 
-from tests.encodings.build import HEADS, build, grid_pairs, inputs, native_grid, output
+from tests.encodings.build import HEADS, SCALE, build, grid_pairs, inputs, native_grid, output
 from tests.oracles import ORACLES, attention_by_loops
 from vit_rpe.encodings import PositionEncoding, _registry, create_encoding, list_encodings
 from vit_rpe.models.catalogue import catalogue
@@ -98,7 +98,7 @@ def test_a_toy_follows_its_oracle(axes: int) -> None:
     for q, k in grid_pairs(axes, prefix=1).values():
         encoding = build("toy", native_grid(axes, prefix=1), {"sign": -1})
         tensors = inputs(q, k, batch=1)
-        expected = attention_by_loops(ORACLES["toy"].answer, encoding, *tensors, q, k, 12**-0.5)
+        expected = attention_by_loops(ORACLES["toy"].answer, encoding, *tensors, q, k, SCALE)
         torch.testing.assert_close(output(encoding, q, k, tensors), expected)
 
 
