@@ -10,6 +10,7 @@ from torch import nn
 
 SWIN = {"embed_dim": 16, "depths": (2, 2), "num_heads": (2, 4)}
 SAM = {"embed_dim": 24, "depth": 2, "num_heads": 3, "global_attn_indexes": (1,), "neck_chans": 8}
+VIT = {"embed_dim": 32, "depth": 2, "num_heads": 2}
 MAXVIT = {"embed_dim": (32, 64), "depths": (1, 1), "stem_width": 8}
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -50,6 +51,14 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "coatnet_rmlp_nano_rw_224",
         {"img_size": (64, 96), "block_type": ("T", "T"), **MAXVIT, "stem_width": 32},
     ),
+    "eva02": ("eva02_tiny_patch14_224", {"img_size": (56, 84), **VIT}),
+    "eva02-base": ("eva02_base_patch14_224", {"img_size": (56, 84), **VIT}),
+    "rope": ("vit_small_patch16_rope_224", {"img_size": (64, 96), **VIT}),
+    "dinov3": ("vit_small_patch16_dinov3", {"img_size": (64, 96), **VIT}),
+    "dinov3-square": ("vit_small_plus_patch16_dinov3_qkvb", {"img_size": 64, **VIT}),
+    "sapiens2": ("vit_large_patch16_sapiens2", {"img_size": (64, 96), **VIT, "num_kv_heads": (2, 1)}),
+    "qwen3": ("qwen3_vit_88m", {"img_size": (64, 96), **VIT}),
+    "deepseek": ("deepseek_vit_412m", {"img_size": (56, 84), **VIT}),
 }
 """A name in timm and the changes that make it small; images are not square unless the name says so."""
 

@@ -54,7 +54,7 @@ def windows_of(model: nn.Module, name: str, size: tuple[int, int]) -> Tensor:
     holder: Any = copy.deepcopy(around(model, name)[0])
     holder.norm1 = nn.Identity()
     setattr(holder, name.rpartition(".")[2], Catch())
-    if isinstance(getattr(holder, "shortcut", None), nn.Module):  # CoAtNet: all tokens, in raster order
+    if type(holder).__name__ in ("TransformerBlock2d", "EvaBlock", "DeepseekVitBlock"):  # all tokens, in raster order
         return torch.arange(size[0] * size[1])[None]
     if name.endswith("attn_grid"):
         holder.attn_block = nn.Identity()
@@ -98,21 +98,20 @@ def test_maps_are_the_familys_own(case: str) -> None:
         torch.testing.assert_close(seen.attention(layer), own[name], rtol=1e-5, atol=1e-6)
         stage = seen.sights[name].image
         windows = windows_of(model, name, stage)
+        prefix = seen.sights[name].q_grid.num_prefix
+        between = own[name][:, :, prefix:, prefix:]
         for at in [(0, 0), (rows - 1, columns - 1), (rows // 2, columns // 3), (1, columns - 2)]:
-            expected = expected_map(own[name], windows, stage, seen.image, at)
-            torch.testing.assert_close(seen.attention(layer, query=at), expected, rtol=1e-5, atol=1e-6)
+            expected = expected_map(between, windows, stage, seen.image, at)
+            torch.testing.assert_close(seen.attention(layer, query=at)[..., prefix:], expected, rtol=1e-5, atol=1e-6)
             one = seen.attention(layer, head=0, query=at)
             assert torch.equal(one, seen.attention(layer, query=at)[:, 0])
             if (windows >= 0).all():
                 torch.testing.assert_close(one.sum(-1), torch.ones(len(x)))
-        each = [
-            expected_map(own[name], windows, stage, stage, divmod(token, stage[1]))
-            for token in range(stage[0] * stage[1])
-        ]
         if stage == seen.image:
-            torch.testing.assert_close(
-                seen.attention(layer, query="mean"), torch.stack(each).mean(0), rtol=1e-5, atol=1e-6
-            )
+            places = [divmod(token, stage[1]) for token in range(stage[0] * stage[1])]
+            mean = torch.stack([expected_map(between, windows, stage, stage, at) for at in places]).mean(0)
+            found = seen.attention(layer, query="mean")[..., prefix:]
+            torch.testing.assert_close(found, mean, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -92,6 +92,8 @@ class Family(ABC):
     ``forward`` by name, without those left at their default.
     """
 
+    needs_image: ClassVar[bool] = False
+    """Whether the grids of a call depend on the size of the image, which its input does not tell."""
     channels: ClassVar[int] = -1
     """The axis of a layer's input that holds the channels."""
     position_names: ClassVar[tuple[str, ...]] = ()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from timm.layers import AttentionRope
-from timm.models import beit, eva, vision_transformer_relpos
+from timm.models import beit, vision_transformer_relpos
 from torch import nn
 
 from vit_rpe.layers import AttentionLayer
 from vit_rpe.models.families._interface import Family, PlacedLayer
 from vit_rpe.models.families.maxvit import CoAtNet, MaxViT
 from vit_rpe.models.families.plain_vit import PlainViT
+from vit_rpe.models.families.rotary import Rotary
 from vit_rpe.models.families.sam import SegmentAnything
 from vit_rpe.models.families.swin import Swin, SwinV2, SwinV2Cr
 
@@ -85,7 +85,7 @@ ATTENTION = re.compile(r"attn|attention|^XCA$", re.IGNORECASE)
 """What the classes of attention are called."""
 AROUND = re.compile(r"Pool|Block|Partition|Stage|Sequential")
 """What is called so as well: what attention stands in, and poolings behind the blocks, which stay as they are."""
-WHOLE_SEQUENCES = (beit.Attention, vision_transformer_relpos.RelPosAttention, eva.EvaAttention, AttentionRope)
+WHOLE_SEQUENCES = (beit.Attention, vision_transformer_relpos.RelPosAttention)
 """Attention over (B, N, C), all tokens of the image with prefix tokens in front, by one fused call."""
 WITHOUT_MAP = {
     "timm.models.xcit.XCA": "its attention is over channels",
@@ -96,5 +96,5 @@ WITHOUT_MAP = {
 """Attention that says nothing about which token looks at which."""
 
 
-for _family in (PlainViT(), Swin(), SwinV2(), SwinV2Cr(), SegmentAnything(), MaxViT(), CoAtNet()):
+for _family in (PlainViT(), Rotary(), Swin(), SwinV2(), SwinV2Cr(), SegmentAnything(), MaxViT(), CoAtNet()):
     register(_family)

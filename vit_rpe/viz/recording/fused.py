@@ -1,8 +1,7 @@
 """The call of a layer that no family describes yet and that calls ``scaled_dot_product_attention``: timm's.
 
 The layer is run again on its recorded input while that one function is watched: its arguments are q, k, v and the
-mask. Rotary layers of timm get their angles as the argument ``rope``; they are run without it, and the angles become
-terms, so that content and position come apart here too.
+mask.
 
 Legend: B batch, H heads, D head width, P grid tokens, N tokens with prefix.
 """
@@ -49,9 +48,8 @@ def fused_call(module: nn.Module, inputs: dict[str, Any]) -> AttentionCall:
     Raises:
         ValueError: the layer does not call the fused function exactly once.
     """
-    plain = {**inputs, "rope": None} if "rope" in inputs else inputs
     with _fused(module), _Watch() as watch:
-        module(**plain)
+        module(**inputs)
     if len(watch.calls) != 1:
         raise ValueError(
             f"{type(module).__name__} calls scaled_dot_product_attention {len(watch.calls)} times; "
@@ -61,13 +59,10 @@ def fused_call(module: nn.Module, inputs: dict[str, Any]) -> AttentionCall:
     q, k, v = seen["query"], seen["key"], seen["value"]
     bias, masks = _bias_and_masks(seen.get("attn_mask"), bool(seen.get("is_causal")), q, k)
     terms = PositionTerms(bias=bias)
-    if inputs.get("rope") is not None:
-        rotation, order = _rotation(inputs["rope"], module, q)
-        q, k, terms = q[..., order], k[..., order], terms._replace(rotate_q=rotation, rotate_k=rotation)
 
     def finish(out: Tensor) -> Tensor:
         with _fused(module), _Watch(out):
-            return module(**plain)
+            return module(**inputs)
 
     scale = seen.get("scale")
     return AttentionCall(q, k, v, terms, masks, q.shape[-1] ** -0.5 if scale is None else scale, finish)
@@ -96,23 +91,3 @@ def _bias_and_masks(
         return None, attn_mask
     hidden = attn_mask == float("-inf")
     return attn_mask.masked_fill(hidden, 0.0), ~hidden if bool(hidden.any()) else None
-
-
-def _rotation(rope: Tensor, module: nn.Module, q: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
-    """timm's angles (..., P, 2 D), sines then cosines, as (cos, sin) (..., N, D/2) and the channel order for them.
-
-    timm turns neighbouring channels (2c, 2c+1) unless ``rotate_half``; ours are (c, c + D/2). The same order for q and
-    k leaves their products as they are.
-    """
-    half = q.shape[-1] // 2
-    sin, cos = rope.chunk(2, dim=-1)
-    channels = torch.arange(q.shape[-1], device=q.device)
-    if getattr(module, "rotate_half", False):
-        sin, cos, order = sin[..., :half], cos[..., :half], channels
-    else:
-        sin, cos, order = sin[..., ::2], cos[..., ::2], torch.cat([channels[::2], channels[1::2]])
-    if cos.ndim == 4:  # (1 or B, 1 or H, P, D/2) of one image
-        sin, cos = sin[0], cos[0]
-    missing = q.shape[-2] - cos.shape[-2]
-    cos = F.pad(cos, (0, 0, missing, 0), value=1.0)
-    return (cos, F.pad(sin, (0, 0, missing, 0))), order

@@ -53,13 +53,13 @@ class PositionedAttention(PlacedLayer):
         self._non_persistent_buffers_set = attention._non_persistent_buffers_set & self._buffers.keys()
         vars(self).update(family.remains(attention))
         vars(self).pop("fused_attn", None)
-        self.training = attention.training
         self.family = family
         self.keeps = keeps
         self.argument_names = tuple(inspect.signature(attention.forward).parameters)
         self.place = place
         self.attn_impl = attn_impl
         self.rpe = position
+        self.train(attention.training)
         self.register_load_state_dict_pre_hook(_translate_weights)
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:

@@ -53,8 +53,9 @@ def replace_attention(model: nn.Module, rpe: Spec | Sequence[Spec] = KEEP, *, at
     if not layers:
         raise ValueError(f"{name_of(model)} has no attention that could be replaced")
     places, watches = place_layers(model, layers)
-    for watch in watches:
-        watch.remove()
+    if not any(family_of(layer).needs_image for layer in layers.values()):
+        for watch in watches:
+            watch.remove()
     made: dict[str, PositionEncoding] = {}
     for index, (path, layer) in enumerate(layers.items()):
         context = {"depth_index": index, "depth": len(layers)}
