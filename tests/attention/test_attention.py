@@ -52,6 +52,9 @@ def by_loops(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms) -> tuple[Ten
                     logit = (turned_q[i] * turned_k[j].conj()).real.sum()
                     logit = logit + sum(q[b, h, i] @ vector(part, h, i, j).double() for part in terms.on_query)
                     logit = logit + sum(k[b, h, j] @ vector(part, h, i, j).double() for part in terms.on_key)
+                    for left, right in terms.features:
+                        added = (left[0, h % len(left[0]), i] * right[0, h % len(right[0]), j]).sum()
+                        logit = logit + added / scale
                     logits[j] = torch.exp(scale * logit + bias[h, i, j])
                 for j, value in logits.items():
                     weight = value / sum(logits.values())
@@ -80,9 +83,14 @@ def test_kernels_agree_in_value_and_gradient(impl: str, hidden: str) -> None:
     parts += [part.table for part in (*terms.on_query, *terms.on_key)]
     if impl == "fold":  # what depends on both coordinates of the key at once does not fold
         terms = PositionTerms(
-            axis_bias=terms.axis_bias, grids=terms.grids, rotate_q=terms.rotate_q, rotate_k=terms.rotate_k
+            axis_bias=terms.axis_bias,
+            grids=terms.grids,
+            rotate_q=terms.rotate_q,
+            rotate_k=terms.rotate_k,
+            features=terms.features,
         )
         parts = [part.bias for part in terms.axis_bias]
+    parts += [side for pair in terms.features for side in pair]
     parts = [part.requires_grad_() for part in parts]
     visible = None
     if hidden != "nothing":

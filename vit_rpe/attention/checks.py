@@ -67,6 +67,10 @@ def check_call(q: Tensor, k: Tensor, v: Tensor | None, terms: PositionTerms) -> 
         for name, grid, count in zip(("q", "k"), terms.grids, (q.shape[2], k.shape[2]), strict=True):
             if not Length("tokens", grid.num_tokens).fits(count):
                 raise ValueError(f"{name} has {count} tokens, and the terms are for {grid.num_tokens}: {grid}")
+    for left, right in terms.features:
+        channels = Length("channels", left.shape[-1])
+        for side, values, count in (("left", left, q.shape[2]), ("right", right, k.shape[2])):
+            _check(f"terms.features' {side}", values, (batch, heads, Length("tokens", count), channels))
     _check_tables(terms, heads)
     widths = ("on_query", q.shape[3]), ("on_key", k.shape[3]), ("on_value", None if v is None else v.shape[3])
     for name, width in widths:

@@ -33,7 +33,8 @@ LONG_AXIS = 32
 
 def axis_logits(q: Tensor, k: Tensor, terms: PositionTerms, scale: float) -> Tensor | None:
     """As :func:`position_logits`, (B or 1, H or 1, Nq, Nk): per-axis parts by their channels, the rest as defined."""
-    if not (terms.axis_bias or terms.on_query or terms.on_key or terms.offset_bias) and terms.prefix_bias is None:
+    tables = terms.axis_bias or terms.on_query or terms.on_key or terms.offset_bias
+    if not (tables or terms.features) and terms.prefix_bias is None:
         return terms.bias if terms.bias is None or terms.bias.ndim == 4 else terms.bias[None]
     total: Tensor | None = None
     if has_axis_logits(terms):
@@ -52,6 +53,9 @@ def axis_logits(q: Tensor, k: Tensor, terms: PositionTerms, scale: float) -> Ten
         if part.axis is None:
             added = key_logits(k, part, part.index) * scale
             total = added if total is None else total + added
+    for left, right in terms.features:
+        added = left @ right.mT
+        total = added if total is None else total + added
     bias = dense_bias(terms)
     if bias is None:
         return total

@@ -1,6 +1,6 @@
 """Attention with position terms: the definition, which every kernel is tested against.
 
-    logits = s (q k^T + on_query + on_key) + bias,   weights = softmax(logits over visible keys)
+    logits = s (q k^T + on_query + on_key) + features + bias,   weights = softmax(logits over visible keys)
     output = weights v + on_value,                    s = scale * terms.scale
 
 with q and k rotated first where the terms rotate (relative vectors meet the unrotated q and k). A query that sees no
@@ -94,6 +94,9 @@ def position_logits(q: Tensor, k: Tensor, terms: PositionTerms, scale: float) ->
         total = added if total is None else total + added
     if total is not None:
         total = total * scale
+    for left, right in terms.features:
+        added = left @ right.mT
+        total = added if total is None else total + added
     bias = dense_bias(terms)
     if bias is None:
         return total

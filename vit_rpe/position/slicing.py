@@ -14,7 +14,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from vit_rpe.position.geometry import TokenGrid
-from vit_rpe.position.terms import AxisBias, PositionTerms, RelativeVectors
+from vit_rpe.position.terms import AxisBias, Features, PositionTerms, RelativeVectors
 
 Range = tuple[int, int]
 Rotation = tuple[Tensor, Tensor]
@@ -56,6 +56,7 @@ def take_rows(terms: PositionTerms, first: int, last: int) -> PositionTerms:
         on_key=tuple(_vector_rows(part, tokens, (first, last)) for part in terms.on_key),
         on_value=tuple(_vector_rows(part, tokens, (first, last)) for part in terms.on_value),
         grids=(window, k),
+        features=tuple(pair._replace(left=rows_of(pair.left, tokens)) for pair in terms.features),
     )
 
 
@@ -83,6 +84,7 @@ def take_heads(terms: PositionTerms, first: int, last: int) -> PositionTerms:
         on_query=tables(terms.on_query),
         on_key=tables(terms.on_key),
         on_value=tables(terms.on_value),
+        features=tuple(Features(*(heads_of(side, first, last) for side in pair)) for pair in terms.features),
     )
 
 

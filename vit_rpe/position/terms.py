@@ -41,6 +41,14 @@ class AxisBias(NamedTuple):
     axis: int
 
 
+class Features(NamedTuple):
+    """Channels of queries and keys whose product is added to the logits: left (B or 1, H or 1, Nq, F), right likewise
+    for the keys."""
+
+    left: Tensor
+    right: Tensor
+
+
 class PositionTerms(NamedTuple):
     """What position adds to attention; every part optional, all empty means no position.
 
@@ -57,6 +65,7 @@ class PositionTerms(NamedTuple):
         offset_bias: tables over offsets, (H or 1, R_1, ..., R_n) (:mod:`vit_rpe.position.offset_tables`): the bias of a
             pair of grid tokens is the entry of its offset; prefix pairs have 0.
         prefix_bias: (H or 1, 3), added to the pairs prefix->patch, patch->prefix and prefix->prefix.
+        features: logits += <left_i, right_j>, not scaled by s: a bias of rank F.
     """
 
     rotate_q: tuple[Tensor, Tensor] | None = None
@@ -71,6 +80,7 @@ class PositionTerms(NamedTuple):
     grids: tuple[TokenGrid, TokenGrid] | None = None
     offset_bias: tuple[Tensor, ...] = ()
     prefix_bias: Tensor | None = None
+    features: tuple[Features, ...] = ()
 
     def take(self, keep: Tensor) -> PositionTerms:
         """The terms of a subset of tokens per sample (patch dropout); each pair keeps its original offset.
@@ -90,6 +100,7 @@ class PositionTerms(NamedTuple):
             on_key=tuple(_take_vectors(self, part, keep) for part in self.on_key),
             on_value=tuple(_take_vectors(self, part, keep) for part in self.on_value),
             scale=self.scale,
+            features=tuple(Features(*(_gather(side, 2, keep) for side in pair)) for pair in self.features),
         )
 
 
@@ -172,6 +183,7 @@ def combine(a: PositionTerms, b: PositionTerms) -> PositionTerms:
         on_key=a.on_key + b.on_key,
         on_value=a.on_value + b.on_value,
         scale=a.scale * b.scale,
+        features=a.features + b.features,
         grids=a.grids if a.grids is not None else b.grids,
     )
 

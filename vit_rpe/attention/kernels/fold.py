@@ -31,7 +31,6 @@ from vit_rpe.position.terms import PositionTerms
 
 def fold(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: Options) -> Tensor:
     """The kernel ``"fold"``: per-axis parts by extra channels, whatever else there is by a mask."""
-    assert terms.grids is not None
     whole = terms
     shifted, terms = absorb_constants(q, terms)
     rest = terms._replace(
@@ -39,6 +38,7 @@ def fold(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: Options
         prefix_bias=None if has_axis_logits(terms) else terms.prefix_bias,
         on_query=tuple(part for part in terms.on_query if part.axis is None),
         on_key=tuple(part for part in terms.on_key if part.axis is None),
+        features=(),
     )
     mask = axis_logits(q, k, rest, options.scale)
     if mask is not None and needs_eager(q, k, v, mask):
@@ -48,6 +48,9 @@ def fold(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: Options
         left, right = channels(q, k, terms, options.scale)
         wide_q = beside(wide_q, left / options.scale)
         wide_k = beside(wide_k, right)
+    for left, right in terms.features:
+        wide_q = beside(wide_q, left.to(q.dtype) / options.scale)
+        wide_k = beside(wide_k, right.to(k.dtype))
     wide_v = _with_one_hots(v, terms) if terms.on_value else v
     out = _same_width_attention(wide_q, wide_k, wide_v, mask, options)
     return _values_of_positions(out, v.shape[-1], terms) if terms.on_value else out
@@ -58,7 +61,7 @@ def fold_refuses(terms: PositionTerms) -> str | None:
     if any(part.axis is None for part in terms.on_value):
         return "relative vectors on the values that depend on several axes at once need the weights; use 'eager'"
     vectors = (*terms.on_query, *terms.on_key, *terms.on_value)
-    if not terms.axis_bias and all(part.axis is None for part in vectors):
+    if not terms.axis_bias and not terms.features and all(part.axis is None for part in vectors):
         return "no part of these terms depends on one axis at a time; use 'sdpa'"
     return None
 

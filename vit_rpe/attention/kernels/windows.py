@@ -48,7 +48,7 @@ class Plan(NamedTuple):
 def in_windows(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: Options) -> Tensor:
     """The kernel ``"windows"``."""
     assert terms.grids is not None
-    batch = q.shape[0] if terms.on_query or terms.on_key else 1
+    batch = q.shape[0] if terms.on_query or terms.on_key or terms.features else 1
     grid = terms.grids[0]
     scratch = None if torch.is_grad_enabled() or not is_plain() else Scratch()
 
@@ -71,7 +71,7 @@ def windows_refuse(terms: PositionTerms) -> str | None:
 
 def dense_bytes(q: Tensor, k: Tensor, terms: PositionTerms) -> int:
     """Size of the additive mask that the terms make when all of it exists at once."""
-    content = bool(terms.on_query or terms.on_key)
+    content = bool(terms.on_query or terms.on_key or terms.features)
     tables = [part.bias for part in terms.axis_bias] + list(terms.offset_bias)
     tables += [] if terms.prefix_bias is None else [terms.prefix_bias]
     if not content and not tables:

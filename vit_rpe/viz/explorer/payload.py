@@ -33,6 +33,8 @@ def pack_terms(packer: Packer, seen: Recording, layer: int) -> dict[str, Any]:
     """
     grid, _ = seen.grids(layer)
     call = seen.call(layer)
+    if call.terms.features:
+        raise ValueError("the explorer does not show features: what an encoding reads off the content of each image")
     visible = intersect(call.terms.visible, call.visible)
     bias = dense_bias(call.terms)
     if visible is not None:

@@ -56,7 +56,7 @@ def plot_bias(seen: Recording, *, layers: Sequence[int] | None = None, heads: Se
 
 def _depends_on_content(seen: Recording, layer: int) -> bool:
     terms = seen.call(layer).terms
-    return terms.rotate_q is not None or bool(terms.on_query) or bool(terms.on_key)
+    return terms.rotate_q is not None or bool(terms.on_query or terms.on_key or terms.features)
 
 
 def plot_signed(
