@@ -26,6 +26,7 @@ COMMANDS: dict[str, str] = {
     "evaluate": "accuracy and calibration of a checkpoint",
     "predict": "the most likely classes of images",
     "extrapolate": "results beyond the trained length, image size or place",
+    "list": "the runs below a folder, with their accuracy",
     "study": "compare encodings over seeds, sizes and data fractions",
     "visualize": "draw attention, biases, content against position",
     "explore": "write a page in which you point and see where a model looks",
@@ -127,7 +128,13 @@ def _run_command(name: str, arguments: Sequence[str]) -> int | None:
     parser = OptionParser(prog=f"vit-rpe {name}", description=module.__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     module.add_arguments(parser)
-    return module.run(parser.parse_args(arguments))
+    text = "a file or module to import first, with encodings of your own; may be given several times"
+    parser.add_argument("--plugin", action="append", default=[], metavar="FILE_OR_MODULE", help=text)
+    args = parser.parse_args(arguments)
+    plugins = importlib.import_module("vit_rpe.plugins")
+    plugins.load_installed()
+    plugins.load_plugins(args.plugin)
+    return module.run(args)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -12,7 +12,7 @@ from vit_rpe.benchmark.candidates.jobs import Job, build
 from vit_rpe.benchmark.candidates.peers import PEERS, Shape, counterpart, peers_of
 from vit_rpe.benchmark.measuring.compare import Result
 from vit_rpe.benchmark.measuring.intervals import Interval
-from vit_rpe.benchmark.measuring.memory import measure_peak
+from vit_rpe.benchmark.measuring.memory import Peak, measure_peak
 from vit_rpe.benchmark.report import MISS, PASS, draw_curves, draw_ratios, markdown, summary, write_csv
 from vit_rpe.cli import main
 
@@ -20,16 +20,17 @@ SMALL = {"size": "nano", "img_size": 32, "patch_size": 8, "depth": 1}
 
 
 def test_table_marks_what_was_met(tmp_path: Path) -> None:
+    peaks = [Peak(bytes=1_000_000_000, before=600_000_000, wall=1, cpu=1), Peak(1_200_000_000, 600_000_000, 1, 1)]
     results = [
         Result("224 px", "none", "", 0.010, None),
         Result("224 px", "bias", "none", 0.011, Interval(1.05, 1.02, 1.08), target=1.03),
         Result("224 px", "cpb", "none", 0.012, Interval(1.20, 1.15, 1.25), target=1.03),
-        Result("1024 px", "bias", "none", 2.0, None, peak=1_200_000_000, reference_peak=1_000_000_000, target=1.15),
+        Result("1024 px", "bias", "none", 2.0, None, peak=peaks[1], reference_peak=peaks[0], target=1.15),
     ]
     rows = markdown(results).splitlines()
     assert rows[3].endswith(f"| 11.00 ms | 1.050 [1.020, 1.080] |  | <= 1.03x | {PASS} |")
     assert rows[4].endswith(f"| <= 1.03x | {MISS} |")
-    assert rows[5].endswith(f"| 2.00 s |  | 1200 MB (1.20x) | <= 1.15x | {MISS} |")
+    assert rows[5].endswith(f"| 2.00 s |  | 1200 MB (1.20x) [+600 MB, 1.50x] | <= 1.15x | {MISS} |")
     lines = summary(results).splitlines()[2:]
     assert lines[0].endswith("| bias, cpb | none | <= 1.03x | 1.12x, 1.20x (cpb) | 1 of 2 | ✗ |")
     assert lines[1].endswith("| bias | none | <= 1.15x | 1.20x | 0 of 1 | ✗ |")
@@ -38,6 +39,7 @@ def test_table_marks_what_was_met(tmp_path: Path) -> None:
         table = list(csv.DictReader(file))
     assert [row["met"] for row in table] == ["", "1", "0", "0"]
     assert float(table[3]["memory_ratio"]) == 1.2
+    assert (float(table[3]["call_mb"]), float(table[3]["call_ratio"])) == (600, 1.5)
 
 
 def test_command_writes_table_csv_and_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,7 +136,11 @@ def test_a_child_that_fails_says_why() -> None:
 
 def test_curves_are_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="pictures need matplotlib (vit_rpe[viz])")
-    rows = [Result(f"{side}x{side}", name, "none", side / 1e3, None, peak=side) for side in (7, 14) for name in "ab"]
+    rows = [
+        Result(f"{side}x{side}", name, "none", side / 1e3, None, peak=Peak(side, 0, 1, 1))
+        for side in (7, 14)
+        for name in "ab"
+    ]
     draw_curves(rows, tmp_path / "c.png")
     ratio = Interval(1.1, 1.0, 1.2)
     draw_ratios([row._replace(time=ratio, target=1.05) for row in rows], tmp_path / "r.png")

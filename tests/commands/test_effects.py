@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from tests.commands.conftest import NAME
 from vit_rpe.benchmark.measuring.compare import Result
+from vit_rpe.benchmark.measuring.memory import Peak
 from vit_rpe.cli import COMMANDS, OptionParser, main
 from vit_rpe.commands.parity import Difference
 
@@ -205,7 +206,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for place, result in {
         "benchmark.grid.compare_times": [row],
         "benchmark.grid.compare_memory": [row],
-        "benchmark.grid.measure_peak": type("Peak", (), {"bytes": 1}),
+        "benchmark.grid.measure_peak": Peak(1, 1, 1.0, 1.0),
         "benchmark.readme_suite.readme_suite": [row],
         "benchmark.measuring.profile.profile": {"none": {}},
         "benchmark.input_side.throughput.run": [],

@@ -1,4 +1,7 @@
-"""Building the 2-D bias: ours against the gather ``table[index]`` of Swin and timm."""
+"""Building the 2-D bias: ours against the gather ``table[index]`` of Swin and timm.
+
+The ratio depends on the number of threads: ours is shared by all threads, the gather is not.
+"""
 
 from __future__ import annotations
 

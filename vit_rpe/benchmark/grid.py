@@ -76,7 +76,7 @@ def measure_curve(args: argparse.Namespace, effort: Effort, say: Say) -> list[Re
         }
         references = {name: "none" for name in jobs if name != "none"}
         rows = compare_times(jobs, references, f"{side}x{side}", effort._replace(least=3))
-        peaks = {name: measure_peak(job, threads=args.threads).bytes for name, job in jobs.items()}
+        peaks = {name: measure_peak(job, threads=args.threads) for name, job in jobs.items()}
         results += [row._replace(peak=peaks[row.name], reference_peak=peaks["none"]) for row in rows]
     return results
 

@@ -11,7 +11,7 @@ from vit_rpe.benchmark.measuring.compare import Result
 from vit_rpe.benchmark.measuring.intervals import missed
 
 PASS, MISS = "✓", "✗"
-NUMBERS = ("seconds", "ratio", "low", "high", "peak_mb", "memory_ratio", "target", "met")
+NUMBERS = ("seconds", "ratio", "low", "high", "peak_mb", "memory_ratio", "call_mb", "call_ratio", "target", "met")
 COLUMNS = ("setting", "name", "reference", *NUMBERS)
 
 
@@ -32,9 +32,7 @@ def markdown(results: Sequence[Result]) -> str:
     ]
     for result in results:
         met = verdict(result)
-        memory = "" if result.peak is None else f"{result.peak / 1e6:.0f} MB"
-        if result.memory is not None and result.name != result.reference:
-            memory += f" ({result.memory:.2f}x)"
+        memory = "" if result.peak is None else _megabytes(result)
         lines.append(
             f"| {result.setting} | {result.name} | {result.reference} | {_duration(result.seconds)} "
             f"| {result.time or ''} | {memory} | {'' if result.target is None else f'<= {result.target:g}x'} "
@@ -79,8 +77,10 @@ def write_csv(results: Sequence[Result], path: Path) -> None:
                     result.reference,
                     f"{result.seconds:.6g}",
                     *(("", "", "") if time is None else (f"{value:.4f}" for value in time)),
-                    "" if result.peak is None else f"{result.peak / 1e6:.1f}",
+                    "" if result.peak is None else f"{result.peak.bytes / 1e6:.1f}",
                     "" if result.memory is None else f"{result.memory:.4f}",
+                    "" if result.peak is None else f"{result.peak.added / 1e6:.1f}",
+                    "" if result.call_memory is None else f"{result.call_memory:.4f}",
                     "" if result.target is None else result.target,
                     "" if verdict(result) is None else int(bool(verdict(result))),
                 ]
@@ -127,8 +127,14 @@ def draw_curves(results: Sequence[Result], path: Path) -> None:
         mine = [result for result in results if result.name == name]
         tokens = [_tokens(result.setting) for result in mine]
         left.plot(tokens, [result.seconds * 1e3 for result in mine], marker="o", markersize=3, label=name)
-        right.plot(tokens, [(result.peak or 0) / 1e6 for result in mine], marker="o", markersize=3, label=name)
-    for axis, label in ((left, "time of one call, ms"), (right, "peak memory of the process, MB")):
+        right.plot(
+            tokens,
+            [0 if result.peak is None else result.peak.bytes / 1e6 for result in mine],
+            marker="o",
+            markersize=3,
+            label=name,
+        )
+    for axis, label in ((left, "time of one call, ms"), (right, "peak memory of the process (libraries included), MB")):
         axis.set_xscale("log", base=2)
         axis.set_yscale("log", base=10)
         axis.set_xlabel("tokens")
@@ -141,6 +147,15 @@ def draw_curves(results: Sequence[Result], path: Path) -> None:
 def _tokens(setting: str) -> int:
     height, width = setting.split("x")
     return int(height) * int(width)
+
+
+def _megabytes(result: Result) -> str:
+    """``1200 MB (1.20x) [+450 MB, 1.52x]``: of the process, and what the call added."""
+    assert result.peak is not None
+    compared = result.name != result.reference
+    whole = f" ({result.memory:.2f}x)" if compared and result.memory is not None else ""
+    added = f", {result.call_memory:.2f}x" if compared and result.call_memory is not None else ""
+    return f"{result.peak.bytes / 1e6:.0f} MB{whole} [+{result.peak.added / 1e6:.0f} MB{added}]"
 
 
 def _duration(seconds: float) -> str:

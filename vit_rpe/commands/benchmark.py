@@ -106,15 +106,15 @@ def run(args: argparse.Namespace) -> None:
 
         for result in readme_suite(effort, quick=args.quick, threads=args.threads, say=next_part):
             results.append(result)
-            _save(results, args.output)
+            _save(results, args)
     elif args.curve:
         results = measure_curve(args, effort, _say)
     elif args.against:
         results = measure_peers(args, effort, _say)
     else:
         results = measure_grid(args, effort, _say)
-    print(f"{machine()}\n\n{markdown(results)}")
-    _save(results, args.output)
+    print(f"{machine(args.clock)}\n\n{markdown(results)}")
+    _save(results, args)
     _draw(results, args.output, curve=args.curve)
 
 
@@ -206,13 +206,14 @@ def _draw(results: list[Result], folder: Path | None, *, curve: bool = False) ->
     (draw_curves if curve else draw_ratios)(results, folder / "results.png")
 
 
-def _save(results: list[Result], folder: Path | None) -> None:
+def _save(results: list[Result], args: argparse.Namespace) -> None:
     """Write the table as far as it is known: a long run that is stopped keeps what it has."""
+    folder = args.output
     if folder is None:
         return
     from vit_rpe.benchmark.measuring.compare import machine
     from vit_rpe.benchmark.report import markdown, summary, write_csv
 
-    (folder / "results.md").write_text(f"{machine()}\n\n{markdown(results)}\n")
-    (folder / "summary.md").write_text(f"{machine()}\n\n{summary(results)}\n")
+    (folder / "results.md").write_text(f"{machine(args.clock)}\n\n{markdown(results)}\n")
+    (folder / "summary.md").write_text(f"{machine(args.clock)}\n\n{summary(results)}\n")
     write_csv(results, folder / "results.csv")

@@ -14,6 +14,8 @@ from vit_rpe.benchmark.measuring.intervals import Interval
 from vit_rpe.benchmark.measuring.memory import Peak, measure_peak
 from vit_rpe.benchmark.measuring.timing import Timing, interleave
 
+MEMORY = "peak memory of a process of its own, libraries and weights included; in brackets what the call added"
+
 
 class Effort(NamedTuple):
     """How long to measure: seconds and rounds of one comparison, and by which clock."""
@@ -31,7 +33,8 @@ class Result(NamedTuple):
         setting: the comparison in words.
         seconds: median of one call.
         time: ratio to the reference.
-        peak: peak memory in bytes, with the same of the reference; None where it was not measured.
+        peak: peak memory of the process in bytes, libraries and weights included, and what of it was there before
+            the first call; with the same of the reference; None where it was not measured.
         target: largest ratio wanted; None where there is none.
     """
 
@@ -40,14 +43,21 @@ class Result(NamedTuple):
     reference: str
     seconds: float
     time: Interval | None
-    peak: int | None = None
-    reference_peak: int | None = None
+    peak: Peak | None = None
+    reference_peak: Peak | None = None
     target: float | None = None
 
     @property
     def memory(self) -> float | None:
-        """Peak memory over that of the reference."""
-        return None if self.peak is None or self.reference_peak is None else self.peak / self.reference_peak
+        """Peak memory of the process over that of the reference."""
+        return None if self.peak is None or self.reference_peak is None else self.peak.bytes / self.reference_peak.bytes
+
+    @property
+    def call_memory(self) -> float | None:
+        """The same for what the call added to libraries, weights and input; None where the reference added nothing."""
+        if self.peak is None or self.reference_peak is None or self.reference_peak.added <= 0:
+            return None
+        return self.peak.added / self.reference_peak.added
 
 
 def compare_times(jobs: Mapping[str, Job], references: Mapping[str, str], setting: str, effort: Effort) -> list[Result]:
@@ -72,19 +82,20 @@ def compare_memory(
         RuntimeError: a child failed.
     """
     peaks: dict[str, Peak] = {name: measure_peak(job, threads=threads) for name, job in jobs.items()}
-    base = peaks[reference].bytes
     seconds = {name: peak.cpu if clock == "cpu" else peak.wall for name, peak in peaks.items()}
     return [
-        Result(setting, name, reference, seconds[name], None, peak=peak.bytes, reference_peak=base)
+        Result(setting, name, reference, seconds[name], None, peak=peak, reference_peak=peaks[reference])
         for name, peak in peaks.items()
     ]
 
 
-def machine() -> str:
-    """The machine and versions a table belongs to, in one line."""
+def machine(clock: str = "wall") -> str:
+    """What a table belongs to, in one line: machine, threads, versions, and what its times and memory are."""
     cores = torch.get_num_threads()
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{_cpu_name()}, {cores} threads"
-    return f"{device}; torch {torch.__version__}, Python {platform.python_version()}, {platform.system()}"
+    versions = f"torch {torch.__version__}, Python {platform.python_version()}, {platform.system()}"
+    times = "time that passed" if clock == "wall" else "time of the process"
+    return f"{device}; {versions}; {times}; {MEMORY}"
 
 
 def _cpu_name() -> str:

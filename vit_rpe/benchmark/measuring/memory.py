@@ -29,6 +29,11 @@ class Peak(NamedTuple):
     wall: float
     cpu: float
 
+    @property
+    def added(self) -> int:
+        """Bytes that the call added to libraries, weights and input."""
+        return self.bytes - self.before
+
 
 def measure_peak(job: Job, *, threads: int | None = None, limit: float = 600.0) -> Peak:
     """Run ``job`` once in a fresh process.
