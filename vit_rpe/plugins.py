@@ -31,6 +31,11 @@ def load_plugins(names: Iterable[str]) -> list[ModuleType]:
     return [_load(name) for name in names]
 
 
+def loaded_plugins() -> list[str]:
+    """What was imported here by name, for a child process that is to know the same encodings."""
+    return list(_loaded)
+
+
 def load_installed() -> None:
     """Import the plug-ins of installed packages, once.
 

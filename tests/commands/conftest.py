@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 import timm
@@ -17,7 +19,7 @@ ARGS = {"img_size": [8, 8], "in_chans": 1, "num_classes": 10, "class_token": Tru
 
 @pytest.fixture(scope="session")
 def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Two checkpoints on digits, two images, a folder of images by class, and a study in which one cell is done."""
+    """Checkpoints on digits, images, a folder of images by class, a study with one cell done, a folder of runs."""
     root = tmp_path_factory.mktemp("places")
     treatment = Preprocessing((8, 8), 1, (0.5,), (0.25,)).to_dict()
     for name in ("run", "other"):
@@ -35,5 +37,12 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         Image.fromarray(random.integers(0, 256, (8, 8), dtype=np.uint8)).save(root / path)
     (root / "study" / "cells" / "none-seed0").mkdir(parents=True)
     (root / "study" / "cells" / "none-seed0" / "result.json").write_text('{"label": "none"}')
-    found = {name: str(root / name) for name in ("run", "other", "folder", "study")}
+    for name, accuracy in (("a", 0.5), ("b", 0.75)):
+        (root / "runs" / name).mkdir(parents=True)
+        config = {"model": {"name": NAME, "rpe": "bias"}, "data": {"name": "digits"}, "train": {"epochs": 3}}
+        (root / "runs" / name / "config.yaml").write_text(json.dumps(config))
+        (root / "runs" / name / "metrics.csv").write_text(f"epoch,test_accuracy\n1,{accuracy}\n2,{accuracy / 2}\n")
+    (root / "runs" / "damaged").mkdir()
+    (root / "runs" / "damaged" / "config.yaml").write_text("model: [")
+    found = {name: str(root / name) for name in ("run", "other", "folder", "study", "runs")}
     return {**found, "image": str(root / "image.png"), "image2": str(root / "image2.png")}

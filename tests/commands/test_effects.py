@@ -79,6 +79,7 @@ CASES = {
         },
         {"--device": DEVICE},
     ),
+    "list": Case("{runs}", {"FOLDER": "{run}", "--sort": "--sort accuracy", "--json": "--json"}),
     "study": Case(
         "--config study/digits --list",
         {

@@ -154,7 +154,7 @@ assert main(["train", "--config", strange]) == 1
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
-    assert "\\udce9" in done.stdout  # the byte, escaped
+    assert "caf\\xe9.png" in done.stdout  # the byte, escaped
     assert "caf\\\\xe9" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 

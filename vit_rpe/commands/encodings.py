@@ -99,7 +99,7 @@ def _draw(folder: Path) -> None:
         with torch.no_grad():
             terms = encoding(grid, grid)
         call = AttentionCall(content[0], content[1], content[1], terms, None, width**-0.5, lambda out: out)
-        values = by_offset(call.position_logits()[0], grid, grid)
+        values = by_offset(call.position_logits()[0].detach(), grid, grid)
         hidden = ~values.isfinite()
         mean = values.masked_fill(hidden, float("nan")).nanmean(dim=(1, 2), keepdim=True)  # a softmax ignores it
         low, sizes = picture_range(grid, grid)

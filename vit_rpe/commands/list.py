@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
-
-from vit_rpe.commands._inputs import printable
 
 if TYPE_CHECKING:
     from vit_rpe.training.checkpoint.runs import RunSummary
@@ -26,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print a line for each run."""
+    from vit_rpe.data.errors import printable
     from vit_rpe.training.checkpoint.runs import list_runs
 
     runs = list_runs(args.folder)
@@ -38,15 +36,14 @@ def run(args: argparse.Namespace) -> None:
     if not runs:
         print(f"no runs in {printable(args.folder)}")
         return
-    rows = [HEADINGS, *map(_cells, runs)]
-    widths = [max(len(row[column]) for row in rows if len(row) > 2) for column in range(len(HEADINGS))]
-    widths[0] = max(len(row[0]) for row in rows)
+    rows = [HEADINGS, *(_cells(one, printable(one.folder)) for one in runs)]
+    widths = [max(len(row[0]) for row in rows)]
+    widths += [max(len(row[column]) for row in rows if len(row) > 2) for column in range(1, len(HEADINGS))]
     for row in rows:
         print("  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=False)).rstrip())
 
 
-def _cells(one: RunSummary) -> tuple[str, ...]:
-    name = printable(Path(one.folder))
+def _cells(one: RunSummary, name: str) -> tuple[str, ...]:
     if one.problem is not None:
         return (name, f"cannot be read: {one.problem}")
     accuracy = "" if one.accuracy is None else f"{one.accuracy:.1%}"

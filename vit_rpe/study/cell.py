@@ -1,6 +1,6 @@
 """One cell of a study, in a process of its own: train, evaluate elsewhere, leave ``result.json``.
 
-Run by the study as ``python -m vit_rpe.study.cell STUDY CELL FOLDER``.
+Run by the study as ``python -m vit_rpe.study.cell STUDY CELL FOLDER PLUGIN ...``.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from safetensors import safe_open
 
 from vit_rpe.data.images.config import image_data
 from vit_rpe.evaluation.resolution_eval import accuracy_by_shift, accuracy_by_size
+from vit_rpe.plugins import load_plugins, loaded_plugins
 from vit_rpe.study.plan import Cell, StudyConfig, cells_of, read_study
 from vit_rpe.training.checkpoint.files import write_text
 from vit_rpe.training.checkpoint.run_folder import read_metrics
@@ -41,7 +42,8 @@ def run_cell(study: StudyConfig, cell: Cell, folder: Path) -> dict[str, Any]:
         ValueError, RuntimeError: as training does.
     """
     started = time.perf_counter()
-    config = parse_config(cell.words(study, folder), prog="study")
+    plugins = [f"--plugin={name}" for name in loaded_plugins()]
+    config = parse_config([*cell.words(study, folder), *plugins], prog="study")
     for side in study.eval_sizes:  # a size that does not fit is told now and not after the training
         plan_model(replace(config.model, img_size=side), replace(image_data(config.data), img_size=None))
     evaluation = train(config).evaluation
@@ -86,7 +88,8 @@ def _parameters(folder: Path) -> int:
 
 def main() -> int:
     """Find the cell by its name in the study and run it."""
-    study_file, name, folder = sys.argv[1:]
+    study_file, name, folder, *plugins = sys.argv[1:]
+    load_plugins(plugins)
     study = read_study(study_file)
     torch.set_num_threads(study.threads)
     (cell,) = [cell for cell in cells_of(study) if cell.name == name]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vit_rpe.plugins import loaded_plugins
 from vit_rpe.study.cell import RESULT
 from vit_rpe.study.plan import Cell, StudyConfig
 from vit_rpe.training.checkpoint.files import write_text
@@ -108,6 +109,11 @@ def run_study(
     return failed
 
 
+def cell_command(study_file: str, cell: Cell, folder: Path) -> list[str]:
+    """The words of a process that runs one cell; it imports the plug-ins that are imported here."""
+    return [sys.executable, "-m", "vit_rpe.study.cell", study_file, cell.name, str(folder), *loaded_plugins()]
+
+
 def _start(study: StudyConfig, study_file: str, cell: Cell, output: Path) -> subprocess.Popen[bytes]:
     folder = cell_folder(output, cell)
     folder.mkdir(parents=True, exist_ok=True)
@@ -116,7 +122,7 @@ def _start(study: StudyConfig, study_file: str, cell: Cell, output: Path) -> sub
     environment = {**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
     with (folder / "output.txt").open("wb") as printed:
         return subprocess.Popen(
-            [sys.executable, "-m", "vit_rpe.study.cell", study_file, cell.name, str(folder)],
+            cell_command(study_file, cell, folder),
             stdout=printed,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from vit_rpe.study.plan import Cell, StudyConfig
-from vit_rpe.study.runner import cell_folder, finished_row
+from vit_rpe.study.runner import cell_command, cell_folder, finished_row
 from vit_rpe.training.config.yaml_text import load_yaml
 
 
@@ -36,10 +35,7 @@ def run_on_slurm(
     waiting = [cell for cell in cells if finished_row(output, cell) is None]
     executor = submitit.AutoExecutor(folder=output / "slurm")
     executor.update_parameters(cpus_per_task=study.threads, **options)
-    commands = [
-        [sys.executable, "-m", "vit_rpe.study.cell", study_file, cell.name, str(cell_folder(output, cell).absolute())]
-        for cell in waiting
-    ]
+    commands = [cell_command(study_file, cell, cell_folder(output, cell).absolute()) for cell in waiting]
     for job in executor.map_array(subprocess.call, commands):
         job.wait()
     return [cell.name for cell in waiting if finished_row(output, cell) is None]

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import torch
 
 from vit_rpe.benchmark.candidates.jobs import Job, callable_of
+from vit_rpe.plugins import load_plugins, loaded_plugins
 
 STATUS = Path("/proc/self/status")
 
@@ -41,7 +42,7 @@ def measure_peak(job: Job, *, threads: int | None = None, limit: float = 600.0) 
     Raises:
         RuntimeError: the child failed (out of memory, for instance) or took longer than ``limit`` seconds.
     """
-    text = json.dumps({**job._asdict(), "threads": threads})
+    text = json.dumps({**job._asdict(), "threads": threads, "plugins": loaded_plugins()})
     try:
         done = subprocess.run(
             [sys.executable, "-m", "vit_rpe.benchmark.measuring.memory", text],
@@ -74,6 +75,7 @@ def main(text: str) -> None:
     """Run the job in ``text`` and print its peak as JSON."""
     options: dict[str, Any] = json.loads(text)
     threads = options.pop("threads")
+    load_plugins(options.pop("plugins"))
     if threads is not None:
         torch.set_num_threads(threads)
     work, device = callable_of(Job(**options))
