@@ -34,7 +34,7 @@ def test_an_old_run_evaluates_to_what_it_noted(name: str, monkeypatch: pytest.Mo
     evaluate_command.add_arguments(parser)
     args = parser.parse_args(["--checkpoint", name, "--device", "cpu"])
     loaded = load_checkpoint(name)
-    result, _ = evaluate_command._evaluate(args, loaded)
+    result, *_ = evaluate_command._evaluate(args, loaded)
     assert result.loss == pytest.approx(loaded.info.results["test_loss"], rel=1e-4)
     assert result.top1 == pytest.approx(loaded.info.results["test_accuracy"], abs=0.004)
 

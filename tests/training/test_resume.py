@@ -74,10 +74,10 @@ def test_killed_between_updates(unbroken: Path, tiny, tmp_path: Path, monkeypatc
 
     update_once = loop._update
 
-    def dying(session, group, first_batch):
+    def dying(session, group, *rest):
         if session.counters.updates == update:
             os.kill(os.getpid(), signal.SIGKILL)
-        return update_once(session, group, first_batch)
+        return update_once(session, group, *rest)
 
     def work() -> int:
         loop._update = dying  # type: ignore[assignment]
@@ -94,10 +94,10 @@ def test_a_signal_saves_and_stops(unbroken: Path, tiny, tmp_path: Path, number: 
 
     update_once = loop._update
 
-    def interrupted(session, group, first_batch):
+    def interrupted(session, group, *rest):
         if session.counters.updates == 4:
             os.kill(os.getpid(), number)
-        return update_once(session, group, first_batch)
+        return update_once(session, group, *rest)
 
     def work() -> int:
         loop._update = interrupted  # type: ignore[assignment]

@@ -35,7 +35,7 @@ CHANGES = {
 def used(monkeypatch: pytest.MonkeyPatch) -> Used:
     noted: Used = []
 
-    def update(session, group, first_batch):
+    def update(session, group, *rest):
         noted.append((session.epochs_done, session.optimizer.param_groups[0]["lr"]))
         session.meters.update(torch.zeros(()), torch.zeros((), dtype=torch.long), 1)
         return torch.zeros(())
@@ -56,12 +56,12 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         config = parse_config([*TINY, f"--output={tmp_path / 'run'}", *words])
         update = loop._update
 
-        def stopping(session, group, first_batch):
+        def stopping(session, group, *rest):
             counters = session.counters
             if until is not None and (counters.epoch, counters.step) >= until:
                 loop.save_last(session)
                 raise Stop
-            return update(session, group, first_batch)
+            return update(session, group, *rest)
 
         monkeypatch.setattr(loop, "_update", stopping)
         try:

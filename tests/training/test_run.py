@@ -29,7 +29,8 @@ def test_the_run_folder(tiny, tmp_path: Path, capsys) -> None:
     pictures = {
         f"pictures/{name}.png" for name in ("curves", "confusion", "bias", "attention_images", "attention_layers")
     }
-    files = {"config.yaml", "versions.json", "metrics.csv", "log.txt", "best/model.safetensors", "best/config.json"}
+    files = {"config.yaml", "data.json", "versions.json", "metrics.csv", "log.txt"}
+    files |= {"best/model.safetensors", "best/config.json"}
     last = {"last/model.safetensors", "last/config.json", "last/training_state.pt"}
     assert names == files | last | pictures | {"best", "last", "pictures"}
     assert all((folder / picture).stat().st_size > 5000 for picture in pictures)
@@ -101,8 +102,8 @@ def test_weights_that_break_in_the_last_update_are_not_saved(tiny, tmp_path: Pat
 
     update = loop._update
 
-    def breaking(session, group, first_batch):
-        loss = update(session, group, first_batch)
+    def breaking(session, group, *rest):
+        loss = update(session, group, *rest)
         if session.counters.step == session.updates_per_epoch - 1:
             session.model.fc_norm.weight.data.fill_(float("inf"))
         return loss

@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> None:
     from vit_rpe.training.task import task_of
 
     loaded = load_checkpoint(args.checkpoint, img_size=image_size(args.img_size))
-    result, split = _evaluate(args, loaded)
+    result, split, word = _evaluate(args, loaded)
     per_class = dict(zip(loaded.class_names, result.per_class, strict=True))
     if args.confusion:
         from vit_rpe.training.reporting.pictures import plot_confusion
@@ -92,11 +92,10 @@ def run(args: argparse.Namespace) -> None:
     print(f"loss          {result.loss:.4f}")
     print(f"calibration error (15 bins)  {result.calibration_error:.4f}")
     print(f"top-{min(5, len(per_class))} accuracy: {100 * result.top5:.1f} %")
-    words = task.words(task.score(result))
-    print(words if args.split == "val" else words.replace("test", "train", 1))
+    print(task.words(task.score(result), word))
 
 
-def _evaluate(args: argparse.Namespace, loaded: LoadedCheckpoint) -> tuple[Evaluation, str]:
+def _evaluate(args: argparse.Namespace, loaded: LoadedCheckpoint) -> tuple[Evaluation, str, str]:
     from vit_rpe.data import eval_loader
     from vit_rpe.evaluation.trained_data import trained_data
     from vit_rpe.training.metrics import evaluate
@@ -117,4 +116,5 @@ def _evaluate(args: argparse.Namespace, loaded: LoadedCheckpoint) -> tuple[Evalu
     skipped = bundle.bad_images.summary()
     if skipped:
         print(skipped, file=sys.stderr)
-    return result, f"{args.split} of {bundle.split}"
+    word = bundle.held_out if args.split == "val" else "train"
+    return result, f"{args.split} of {bundle.split}", word

@@ -1,9 +1,11 @@
-"""Ctrl-C and SIGTERM ask the loop to stop at the next update; a second Ctrl-C stops at once."""
+"""Ctrl-C and SIGTERM ask the loop to stop at its next piece of work; a second one stops at once."""
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
+from contextlib import suppress
 from types import FrameType, TracebackType
 
 __all__ = ["Interrupt"]
@@ -12,7 +14,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupt:
-    """Context in which ``received`` names the signal that came, or is ``None``.
+    """Context in which ``received`` names the signal that came, or is ``None``; that it came is said at once.
 
     Outside the main thread Python lets nobody handle signals; there the context does nothing.
     """
@@ -22,9 +24,12 @@ class Interrupt:
         self._before: dict[signal.Signals, object] = {}
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.received is not None and number == signal.SIGINT:
+        name = signal.Signals(number).name
+        if self.received is not None:
+            _tell(f"{name} again: stopped, nothing more is saved")
             raise KeyboardInterrupt
         self.received = signal.Signals(number)
+        _tell(f"{name}: the batch at hand is finished and the state saved; once more stops at once")
 
     def __enter__(self) -> Interrupt:
         if threading.current_thread() is threading.main_thread():
@@ -36,3 +41,9 @@ class Interrupt:
     ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
+
+
+def _tell(text: str) -> None:
+    """Write past all buffers: a handler may run in the middle of a print."""
+    with suppress(OSError):  # nobody reads any more, which is no reason not to save
+        os.write(2, f"\n{text}\n".encode())

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from copy import deepcopy
+from functools import partial
 from itertools import islice
 
 import torch
@@ -14,11 +16,13 @@ from torch import Tensor
 from vit_rpe.training.checkpoint.run_folder import write_metrics
 from vit_rpe.training.checkpoint.save import save_best, save_last
 from vit_rpe.training.checkpoint.sharding import batches_of_every_process
-from vit_rpe.training.checkpoint.state import restore_inside_epoch
+from vit_rpe.training.checkpoint.state import random_state, restore_inside_epoch, set_random_state
 from vit_rpe.training.interrupt import Interrupt
 from vit_rpe.training.losses import classification_loss, distillation_loss
 from vit_rpe.training.metrics import Evaluation, evaluate
 from vit_rpe.training.reporting.display import Display
+from vit_rpe.training.reporting.pictures import draw_progress
+from vit_rpe.training.reporting.trackers import log_pictures
 from vit_rpe.training.session import Session, seed_everything
 
 __all__ = ["Interrupted", "evaluate_session", "fit"]
@@ -34,11 +38,19 @@ class Interrupted(Exception):
         self.number = number
 
 
-def evaluate_session(session: Session, *, confusion: bool = False) -> Evaluation:
-    """Evaluate the weights that are published, on the validation images."""
+def evaluate_session(
+    session: Session, *, confusion: bool = False, between: Callable[[int], None] = lambda batch: None
+) -> Evaluation:
+    """Evaluate the weights that are published, on the held-out samples; ``between`` is called before each batch."""
+
+    def batches() -> Iterator[tuple[Tensor, Tensor]]:
+        for number, batch in enumerate(session.val_batches):
+            between(number)
+            yield batch
+
     return evaluate(
         session.evaluated,
-        session.val_batches,
+        batches(),
         prepare=lambda images: session.bundle.to_device_batch(images, session.accelerator.device),
         num_classes=session.bundle.num_classes,
         device=session.accelerator.device,
@@ -66,8 +78,13 @@ def _loss(session: Session, images: Tensor, labels: Tensor, batch: int) -> tuple
     return loss, hits
 
 
-def _update(session: Session, group: list[tuple[Tensor, Tensor]], first_batch: int) -> Tensor:
-    """One optimiser update over a group of batches; each sample weighs the same, also in a short last group."""
+def _update(
+    session: Session, group: list[tuple[Tensor, Tensor]], first_batch: int, after: Callable[[int], None]
+) -> Tensor:
+    """One optimiser update over a group of batches; each sample weighs the same, also in a short last group.
+
+    ``after`` is called with the number of batches that are done, before the update itself.
+    """
     accelerator, config = session.accelerator, session.config.train
     total = sum(labels.numel() for _, labels in group)
     whole = torch.zeros((), device=accelerator.device)
@@ -80,6 +97,7 @@ def _update(session: Session, group: list[tuple[Tensor, Tensor]], first_batch: i
             accelerator.backward(loss * (labels.numel() / total))
         whole += loss.detach() * (labels.numel() / total)
         session.meters.update(loss.detach(), hits, labels.numel())
+        after(index + 1)
     if config.clip_grad is not None:
         accelerator.clip_grad_norm_(session.wrapped.parameters(), config.clip_grad)
     session.optimizer.step()
@@ -111,10 +129,15 @@ def _asked_to_stop(session: Session, interrupt: Interrupt, *, due: bool) -> bool
     return bool(session.accelerator.gather(flag).max())
 
 
+class _GivenUp(Exception):
+    """An update was left before its last batch, because a signal came."""
+
+
 def _train_epoch(session: Session, display: Display, interrupt: Interrupt, resumed: dict | None) -> float:
     """The rest of the current epoch. Returns labels per second over all processes."""
     config, counters, accelerator = session.config.train, session.counters, session.accelerator
-    session.train_batches.set_position(counters.epoch, counters.step * config.accumulate)
+    behind = min(counters.step * config.accumulate, len(session.train_batches))  # the last update may gather fewer
+    session.train_batches.set_position(counters.epoch, behind)
     groups = _groups(session)
     if counters.step and resumed is not None:
         restore_inside_epoch(session, resumed)
@@ -123,10 +146,24 @@ def _train_epoch(session: Session, display: Display, interrupt: Interrupt, resum
         seed_everything(config.seed, counters.epoch, accelerator.process_index)
     session.wrapped.train()
     first_bad = torch.full((), _NEVER, dtype=torch.int64, device=accelerator.device)
-    started, seen = time.perf_counter(), 0
+    started, seen, rate = time.perf_counter(), 0, 0.0
+
+    def after(batches: int) -> None:
+        if display.due():
+            labels = seen + sum(labels.numel() for _, labels in group[:batches]) * accelerator.num_processes
+            _show(session, display, rate=rate, speed=labels / (time.perf_counter() - started))
+        if batches < len(group) and interrupt.received is not None and accelerator.num_processes == 1:
+            raise _GivenUp
+
     for group in groups:
         rate = session.schedule.apply(session.optimizer, session.epochs_done)
-        loss = _update(session, group, counters.step * config.accumulate)
+        before = (random_state(), deepcopy(session.meters.state_dict())) if len(group) > 1 else None
+        try:
+            loss = _update(session, group, counters.step * config.accumulate, after)
+        except _GivenUp:
+            _take_back(session, *before)  # type: ignore[misc]
+            save_last(session)
+            _raise_interrupted(interrupt)
         counters.step += 1
         counters.updates += 1
         seen += sum(labels.numel() for _, labels in group) * accelerator.num_processes
@@ -138,17 +175,8 @@ def _train_epoch(session: Session, display: Display, interrupt: Interrupt, resum
         inside = counters.step < session.updates_per_epoch
         if due or (save_due and inside):
             _refuse_nan(session, first_bad)
-        if due:
-            loss_sum, hits, count = session.meters.totals().tolist()
-            display.show(
-                done=counters.epoch * session.updates_per_epoch + counters.step,
-                total=config.epochs * session.updates_per_epoch,
-                epoch=f"{counters.epoch + 1}/{config.epochs}",
-                loss=loss_sum / count,
-                accuracy=hits / count,
-                lr=rate,
-                speed=seen / (time.perf_counter() - started),
-            )
+        if due and accelerator.is_main_process:
+            _show(session, display, rate=rate, speed=seen / (time.perf_counter() - started))
         stop = inside and _asked_to_stop(session, interrupt, due=due)
         if (save_due and inside) or stop:
             _refuse_nan(session, first_bad)
@@ -157,6 +185,32 @@ def _train_epoch(session: Session, display: Display, interrupt: Interrupt, resum
             _raise_interrupted(interrupt)
     _refuse_nan(session, first_bad)
     return seen / (time.perf_counter() - started)
+
+
+def _take_back(session: Session, random: dict, meters: dict) -> None:
+    """Leave no trace of the batches of an update that was not made."""
+    session.optimizer.zero_grad()
+    set_random_state(random)
+    session.meters.load_state_dict(meters)
+
+
+def _show(session: Session, display: Display, *, rate: float, speed: float) -> None:
+    """The numbers of the epoch so far, for the bar and the log."""
+    counters, config, task = session.counters, session.config.train, session.task
+    loss_sum, hits, count = session.meters.totals().tolist()
+    display.show(
+        f"epoch {counters.epoch + 1}/{config.epochs}  update {counters.step}/{session.updates_per_epoch}"
+        f"  loss {loss_sum / count:.3f}  {session.train_words} {hits / count:.1%}  lr {rate:.1e}"
+        f"  {speed:.0f} {task.unit}/s",
+        **_progress(session),
+    )
+
+
+def _progress(session: Session) -> dict[str, int]:
+    """Updates that are done and that there are, of the whole run."""
+    each = session.updates_per_epoch
+    done = session.counters.epoch * each + session.counters.step
+    return {"done": done, "total": session.config.train.epochs * each}
 
 
 def _raise_interrupted(interrupt: Interrupt) -> None:
@@ -170,7 +224,7 @@ def _row(session: Session, result: Evaluation, *, rate: float, speed: float, sec
         "epoch": session.counters.epoch + 1,
         "lr": rate,
         "train_loss": loss / count,
-        "train_accuracy": hits / count,
+        f"train_accuracy{'' if session.mixer is None else '_on_mixed_images'}": hits / count,
         "test_loss": result.loss,
         "test_accuracy": result.top1,
         "test_top5": result.top5,
@@ -198,17 +252,40 @@ def fit(session: Session, display: Display, resumed: dict | None = None) -> None
             started = time.perf_counter()
             rate = session.schedule.rate(counters.epoch)  # of the epoch's first update
             speed = _train_epoch(session, display, interrupt, resumed)
-            result = evaluate_session(session)
+            result = evaluate_session(session, between=partial(_between_evaluations, session, display, interrupt))
             if not math.isfinite(result.loss):
                 raise RuntimeError(
-                    f"the validation loss is not finite after update {counters.updates} (epoch "
+                    f"the {session.bundle.held_out} loss is not finite after update {counters.updates} (epoch "
                     f"{counters.epoch + 1}); stopped, nothing of this epoch is saved"
                 )
             row = _row(session, result, rate=rate, speed=speed, seconds=time.perf_counter() - started)
             _finish_epoch(session, row, session.task.score(result))
             _report(session, display, row, result)
+            _draw(session, display)
             if _asked_to_stop(session, interrupt, due=True) and counters.epoch < config.epochs:
                 _raise_interrupted(interrupt)
+
+
+def _between_evaluations(session: Session, display: Display, interrupt: Interrupt, batch: int) -> None:
+    """Show how far an evaluation is, and stop in it if asked: the epoch's updates are saved, to be evaluated again."""
+    if display.due():
+        words = f"epoch {session.counters.epoch + 1}/{session.config.train.epochs}"
+        words += f"  {session.bundle.held_out} batch {batch + 1}/{len(session.val_batches)}"
+        display.show(words, **_progress(session))
+    if interrupt.received is not None and session.accelerator.num_processes == 1:
+        save_last(session)
+        _raise_interrupted(interrupt)
+
+
+def _draw(session: Session, display: Display) -> None:
+    """Attention and learned bias every so many epochs, into the run folder and to the trackers."""
+    every = session.config.train.pictures_every
+    if not every or session.counters.epoch % every or not session.accelerator.is_main_process:
+        return
+    pictures, notes = draw_progress(session)
+    for note in notes:
+        display.say(note)
+    log_pictures(session.accelerator, pictures, step=session.counters.epoch)
 
 
 def _finish_epoch(session: Session, row: dict[str, float], score: float) -> None:
@@ -227,9 +304,11 @@ def _finish_epoch(session: Session, row: dict[str, float], score: float) -> None
 def _report(session: Session, display: Display, row: dict[str, float], result: Evaluation) -> None:
     unit = session.task.unit
     more = "".join(f"  {name} {value:.3f}" for name, value in session.task.more(result).items())
+    (accuracy,) = (value for name, value in row.items() if name.startswith("train_accuracy"))
     display.say(
         f"epoch {session.counters.epoch:3d}/{session.config.train.epochs}  loss {row['train_loss']:.4f}"
-        f"  train {row['train_accuracy']:7.2%}  test {row['test_accuracy']:7.2%}{more}  lr {row['lr']:.2e}"
+        f"  {session.train_words} {accuracy:7.2%}  {session.bundle.held_out} {row['test_accuracy']:7.2%}{more}"
+        f"  lr {row['lr']:.2e}"
         f"  {row[f'{unit}_per_second']:.0f} {unit}/s"
     )
     numbers = {key: value for key, value in row.items() if key != "epoch"}

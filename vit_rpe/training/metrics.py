@@ -70,7 +70,12 @@ def evaluate(
         autocast: context for mixed precision.
         confusion: also count the confusion matrix.
         calls: call the model at least this often, without counting, because other processes of a sharded model do.
+
+    Raises:
+        ValueError: fewer than two classes, a label that is none of them, or no sample at all.
     """
+    if num_classes < 2:
+        raise ValueError(f"nothing can be evaluated with {num_classes} class: at least 2 are needed")
     scores = MetricCollection(
         {
             "top1": MulticlassAccuracy(num_classes, average="micro"),
@@ -84,8 +89,10 @@ def evaluate(
     was_training = model.training
     model.eval()
     made = 0
+    count.update(0)  # so that no samples are a number too
     for images, labels in batches:
         made += 1
+        _check_labels(labels, num_classes)
         labels = labels.to(device).flatten()
         with autocast():
             logits = model(prepare(images))
@@ -99,6 +106,8 @@ def evaluate(
     for _ in range(calls - made):
         model(prepare(images))
     model.train(was_training)
+    if not int(count.compute()):
+        raise ValueError("nothing was evaluated: there is no sample, or none that can be read")
     values = {name: float(value) for name, value in scores.compute().items()}
     return Evaluation(
         count=int(count.compute()),
@@ -106,3 +115,12 @@ def evaluate(
         confusion=None if table is None else table.compute().cpu(),
         **values,
     )
+
+
+def _check_labels(labels: Tensor, num_classes: int) -> None:
+    """Raise ``ValueError`` for labels that are no class, such as the -100 that torch's losses ignore."""
+    if labels.is_cpu and labels.numel() and not 0 <= int(labels.min()) <= int(labels.max()) < num_classes:
+        raise ValueError(
+            f"labels lie between {int(labels.min())} and {int(labels.max())}, the model has the classes 0 to "
+            f"{num_classes - 1}; leave samples without a label out"
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 
-from vit_rpe.data import Account, build_data
+from vit_rpe.data import Account, DataBundle, build_data
 from vit_rpe.training.checkpoint.files import write_text
 from vit_rpe.training.checkpoint.resume import changes, check_epochs, find_resumed, rate_jump
 from vit_rpe.training.checkpoint.run_folder import write_versions
@@ -23,7 +24,7 @@ from vit_rpe.training.config.schema import RunConfig
 from vit_rpe.training.config.yaml_text import dump_yaml
 from vit_rpe.training.loop import evaluate_session, fit
 from vit_rpe.training.metrics import Evaluation
-from vit_rpe.training.model import ModelPlan, build_model, plan_model
+from vit_rpe.training.model import ModelPlan, build_model, plan_model, token_grid
 from vit_rpe.training.reporting.display import Display
 from vit_rpe.training.reporting.pictures import draw_pictures
 from vit_rpe.training.reporting.text_samples import written_samples
@@ -31,6 +32,8 @@ from vit_rpe.training.reporting.trackers import check_trackers, start_trackers
 from vit_rpe.training.session import Session, build_session, seed_everything
 
 __all__ = ["RunResult", "train"]
+
+_MANY_TOKENS = 1024
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,7 @@ def train(config: RunConfig) -> RunResult:
     with _warnings_on(display):
         with accelerator.main_process_first():  # which downloads, if asked to
             bundle = build_data(config.data, img_size=plan.img_size, in_chans=plan.in_chans, seed=config.train.seed)
+        _check_data(bundle, config)
         if accelerator.is_main_process:
             _open_folder(folder, config, bundle.account)
         model, model_args = build_model(plan, config.model, bundle)
@@ -87,6 +91,14 @@ def train(config: RunConfig) -> RunResult:
         _finish(session, result, display)
     accelerator.end_training()
     return RunResult(folder, result)
+
+
+def _check_data(bundle: DataBundle, config: RunConfig) -> None:
+    """Refuse before training what would end in a message of a metric or a picture after it."""
+    if bundle.num_classes < 2:
+        raise ValueError(f"{bundle.split}: there is only the class {bundle.class_names}, nothing to tell apart")
+    if config.train.pictures_every and not bundle.treatment.shows_pictures:
+        raise ValueError("train.pictures_every draws attention over images, and these data are none: leave it out")
 
 
 def _accelerator(config: RunConfig) -> Accelerator:
@@ -143,7 +155,7 @@ def _announce(session: Session, plan: ModelPlan, display: Display) -> None:
     weights = sum(parameter.numel() for parameter in session.model.parameters())
     rpe = "" if config.model.rpe is None else f", rpe {config.model.rpe}"
     batch = config.data.batch_size * config.train.accumulate * accelerator.num_processes
-    display.say(f"model   {plan.name}{rpe}: {weights:,} weights, {plan.takes}")
+    display.say(f"model   {plan.name}{rpe}: {weights:,} weights, {plan.takes}{_tokens(session)}")
     display.say(f"data    {session.bundle.split}")
     display.say(f"        {session.bundle.account.words()}")
     display.say(
@@ -163,6 +175,16 @@ def _announce(session: Session, plan: ModelPlan, display: Display) -> None:
         )
 
 
+def _tokens(session: Session) -> str:
+    """How many tokens attention is over, with a warning where that will be slow."""
+    grid = token_grid(session.model)
+    if grid is None:
+        return ""
+    count = math.prod(grid)
+    slow = f" (many: each layer compares {count**2:,} pairs; a larger patch is faster)" if count > _MANY_TOKENS else ""
+    return f", {'x'.join(map(str, grid))} = {count:,} tokens{slow}"
+
+
 def _announce_resumed(session: Session, state: dict[str, Any], display: Display) -> None:
     counters = session.counters
     inside = f", update {counters.step} of {session.updates_per_epoch} of the next" if counters.step else ""
@@ -174,7 +196,7 @@ def _announce_resumed(session: Session, state: dict[str, Any], display: Display)
 
 
 def _finish(session: Session, result: Evaluation, display: Display) -> None:
-    counters, folder = session.counters, session.folder
+    counters, folder, held_out = session.counters, session.folder, session.bundle.held_out
     if session.accelerator.is_main_process:
         notes = draw_pictures(session, result) if session.config.pictures else []
         for text in [*notes, *written_samples(session)]:
@@ -185,10 +207,10 @@ def _finish(session: Session, result: Evaluation, display: Display) -> None:
     display.say(f"split         {session.bundle.split}")
     if counters.best_epoch:
         display.say(
-            f"best epoch    {counters.best_epoch}, {session.task.words(counters.best_score)}, in {folder / 'best'} "
-            f"(chosen on the test {session.task.unit} themselves)"
+            f"best epoch    {counters.best_epoch}, {session.task.words(counters.best_score, held_out)}, in "
+            f"{folder / 'best'} (chosen on the {held_out} {session.task.unit} themselves)"
         )
     if session.config.pictures:
         display.say(f"pictures      {folder / 'pictures'}")
     display.say(f"evaluate      vit-rpe evaluate --checkpoint {folder / 'last'}")
-    display.say(session.task.words(session.task.score(result)))
+    display.say(session.task.words(session.task.score(result), held_out))

@@ -106,6 +106,11 @@ class Session:
         return task_of(self.bundle.treatment)
 
     @property
+    def train_words(self) -> str:
+        """What accuracy in training is measured on, in words: mixed images are harder than those of the test."""
+        return "train" if self.mixer is None else "train on mixed images"
+
+    @property
     def evaluated(self) -> nn.Module:
         """The model whose weights are evaluated and published: the averaged one if there is one."""
         return self.model if self.ema is None else self.ema.module

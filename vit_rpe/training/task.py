@@ -18,21 +18,21 @@ __all__ = ["Task", "task_of"]
 @dataclass(frozen=True)
 class Task:
     """``unit``: what is counted, one label each; ``score``: of a result, higher is better; ``words``: a score for
-    people; ``more``: numbers a result has beside loss and accuracy, by name.
+    people, of the split that is named; ``more``: numbers a result has beside loss and accuracy, by name.
     """
 
     unit: str
     score: Callable[[Evaluation], float]
-    words: Callable[[float], str]
+    words: Callable[[float, str], str]
     more: Callable[[Evaluation], dict[str, float]]
 
 
-def _accuracy_words(score: float) -> str:
-    return f"test accuracy: {100 * score:.1f} %"
+def _accuracy_words(score: float, split: str) -> str:
+    return f"{split} accuracy: {100 * score:.1f} %"
 
 
-def _bits_words(score: float) -> str:
-    return f"test bits per character: {-score:.3f}"
+def _bits_words(score: float, split: str) -> str:
+    return f"{split} bits per character: {-score:.3f}"
 
 
 IMAGES = Task("images", lambda result: result.top1, _accuracy_words, lambda result: {})

@@ -14,7 +14,8 @@ from vit_rpe.training.schedule import Schedule
 __all__ = ["changes", "check_epochs", "find_resumed", "rate_jump"]
 
 _FREE = ("output", "resume", "overwrite", "pictures", "trackers", "plugin", "train.epochs", "train.device",
-         "train.log_every", "train.keep", "train.checkpoint_every_steps", "data.num_workers", "data.path")  # fmt: skip
+         "train.log_every", "train.keep", "train.pictures_every", "train.checkpoint_every_steps", "data.num_workers",
+         "data.path")  # fmt: skip
 
 
 def find_resumed(config: RunConfig, folder: Path) -> dict[str, Any] | None:

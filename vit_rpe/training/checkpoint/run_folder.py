@@ -92,7 +92,8 @@ def write_versions(folder: Path) -> None:
 def write_metrics(folder: Path, rows: list[dict[str, Any]]) -> None:
     """Write ``metrics.csv``, one row per epoch."""
     text = io.StringIO()
-    table = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    names = list(dict.fromkeys(name for row in rows for name in row))  # a resumed run may measure other things
+    table = csv.DictWriter(text, fieldnames=names, restval="", lineterminator="\n")
     table.writeheader()
     table.writerows(rows)
     write_text(folder / "metrics.csv", text.getvalue())

@@ -21,12 +21,22 @@ from vit_rpe.training.checkpoint.sharding import load_optimizer, load_weights, o
 from vit_rpe.training.optim import parameter_names
 from vit_rpe.training.session import Counters, Session
 
-__all__ = ["STATE_FILE", "capture", "find_state", "read_state", "restore", "restore_inside_epoch"]
+__all__ = [
+    "STATE_FILE",
+    "capture",
+    "find_state",
+    "random_state",
+    "read_state",
+    "restore",
+    "restore_inside_epoch",
+    "set_random_state",
+]
 
 STATE_FILE = "training_state.pt"
 
 
-def _random_state() -> dict[str, Any]:
+def random_state() -> dict[str, Any]:
+    """This process's random state, of Python, NumPy and torch."""
     kind, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)  # noqa: NPY002 - what timm draws from
     return {
         "python": random.getstate(),
@@ -36,7 +46,8 @@ def _random_state() -> dict[str, Any]:
     }
 
 
-def _set_random_state(state: dict[str, Any]) -> None:
+def set_random_state(state: dict[str, Any]) -> None:
+    """Put back what ``random_state`` gave."""
     random.setstate(state["python"])
     kind, keys, *rest = state["numpy"]
     np.random.set_state((kind, keys.numpy().astype(np.uint32), *rest))  # noqa: NPY002
@@ -48,7 +59,7 @@ def _set_random_state(state: dict[str, Any]) -> None:
 def capture(session: Session) -> dict[str, Any]:
     """The state now; every process calls it, the first one writes it."""
     scaler = session.accelerator.scaler
-    own = {"random": _random_state(), "meters": session.meters.state_dict()}
+    own = {"random": random_state(), "meters": session.meters.state_dict()}
     return {
         "model": weights(session),
         "optimizer": optimizer_state(session),
@@ -152,5 +163,7 @@ def _same_share(session: Session, state: dict[str, Any]) -> int:
 def restore_inside_epoch(session: Session, state: dict[str, Any]) -> None:
     """Put back this process's random state and running means, after the epoch's loader has started."""
     own = state["processes"][session.accelerator.process_index]
-    _set_random_state(own["random"])
+    set_random_state(own["random"])
     session.meters.load_state_dict(own["meters"])
+    nothing = torch.zeros((), device=session.accelerator.device)
+    session.meters.update(nothing, nothing, 0)  # sums that were only loaded warn that they are empty

@@ -25,7 +25,7 @@ def _within(key: str, value: float | None, low: float, high: float) -> None:
 
 
 def _check_train(train: TrainConfig) -> None:
-    for name in ("epochs", "accumulate", "keep", "log_every", "checkpoint_every_steps"):
+    for name in ("epochs", "accumulate", "keep", "log_every", "checkpoint_every_steps", "pictures_every"):
         _at_least(f"train.{name}", getattr(train, name), 1)
     for name in ("weight_decay", "warmup_epochs", "warmup_lr", "min_lr"):
         _at_least(f"train.{name}", getattr(train, name), 0)

@@ -89,6 +89,8 @@ class TrainConfig:
         checkpoint_every_steps: Also write last/ every so many updates inside an epoch; null for epochs only.
         keep: How many epoch checkpoints to keep, last/ included.
         log_every: Updates between two refreshes of the numbers shown; a loss that is not finite is noticed then.
+        pictures_every: Epochs between two sets of pictures (attention, learned bias) in pictures/epoch-0010/ of the run
+            folder and in the trackers; null for none but those at the end.
     """
 
     epochs: int = 60
@@ -118,6 +120,7 @@ class TrainConfig:
     checkpoint_every_steps: int | None = None
     keep: int = 1
     log_every: int = 10
+    pictures_every: int | None = None
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What a person sees of a run: a live bar, one line per epoch, and the same lines in ``log.txt``."""
+"""What a person sees of a run: a live bar on a terminal, lines in a log, and the same lines in ``log.txt``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-__all__ = ["Display"]
+__all__ = ["LINE_SECONDS", "Display"]
+
+LINE_SECONDS = 30.0
+"""A log that is not a terminal, and ``log.txt``, get a line at least this often while work goes on."""
+_BAR_SECONDS = 0.5
 
 
 class Display:
@@ -26,19 +30,18 @@ class Display:
         self._waiting: list[str] = []
         self.console = Console(quiet=quiet, highlight=False, soft_wrap=True)
         self._bar = Progress(
-            TextColumn("epoch {task.fields[epoch]}"),
+            TextColumn("{task.fields[words]}"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
-            TextColumn(
-                "loss {task.fields[loss]:.3f}  acc {task.fields[accuracy]:.1%}  lr {task.fields[lr]:.1e}"
-                "  {task.fields[speed]:.0f} images/s  left"
-            ),
+            TextColumn("left"),
             TimeRemainingColumn(),
             console=self.console,
             transient=True,
             disable=quiet or not self.console.is_terminal,
         )
-        self._task = self._bar.add_task("", total=None, epoch="", loss=0.0, accuracy=0.0, lr=0.0, speed=0.0)
+        self._task = self._bar.add_task("", total=None, words="")
+        self._shown = self._said = float("-inf")
+        self._from: tuple[float, int] | None = None
 
     def __enter__(self) -> Display:
         self._bar.start()
@@ -53,6 +56,7 @@ class Display:
         """Print a line and keep it."""
         if self.quiet:
             return
+        self._said = time.monotonic()
         self.console.print(text, markup=False)
         self.keep(text)
 
@@ -62,19 +66,41 @@ class Display:
             return
         self._waiting.append(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}\n")
         if self.log.parent.is_dir():
-            with self.log.open("a") as file:
+            with self.log.open("a", encoding="utf-8") as file:
                 file.writelines(self._waiting)
             self._waiting.clear()
 
-    def show(self, *, done: int, total: int, epoch: str, loss: float, accuracy: float, lr: float, speed: float) -> None:
-        """Move the bar: updates done of the whole run, and the numbers beside it."""
-        self._bar.update(
-            self._task,
-            completed=done,
-            total=total,
-            epoch=epoch,
-            loss=loss,
-            accuracy=accuracy,
-            lr=lr,
-            speed=speed,
-        )
+    def due(self) -> bool:
+        """Whether it is time to ``show`` something, so that numbers need not be fetched more often."""
+        if self.quiet:
+            return False
+        now = time.monotonic()
+        fresh = self.console.is_terminal and now - self._shown >= _BAR_SECONDS
+        return fresh or self._from is None or now - self._said >= LINE_SECONDS
+
+    def show(self, words: str, *, done: int, total: int) -> None:
+        """Move the bar to ``done`` updates of the whole run; where there is none, or in ``log.txt``, a line at times.
+
+        The first call of a run gives a line at once.
+        """
+        now = time.monotonic()
+        self._shown = now
+        self._bar.update(self._task, completed=done, total=total, words=words)
+        first = self._from is None
+        began, done_then = self._from = self._from or (now, done)
+        if not first and now - self._said < LINE_SECONDS:
+            return
+        line = f"{words}{_left(now - began, done - done_then, total - done)}"
+        if self.console.is_terminal:
+            self._said = now
+            self.keep(line)
+        else:
+            self.say(line)
+
+
+def _left(seconds: float, done: int, remaining: int) -> str:
+    """The time left in words, once there is something to reckon with."""
+    if done < 1 or seconds <= 0:
+        return ""
+    left = seconds / done * remaining
+    return f"  about {left:.0f} s left" if left < 120 else f"  about {left / 60:.0f} min left"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from vit_rpe.viz import plot_bias, plot_curves, plot_images, plot_layers, record
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["draw_pictures", "plot_confusion"]
+__all__ = ["draw_pictures", "draw_progress", "plot_confusion"]
 
 _NUM_IMAGES = 8
 
@@ -74,26 +75,62 @@ def draw_pictures(session: Session, result: Evaluation) -> list[str]:
     folder = session.folder / "pictures"
     folder.mkdir(exist_ok=True)
     if session.counters.rows:
-        _save(plot_curves(session.counters.rows), folder / "curves.png")
+        _save(plot_curves(session.counters.rows, held_out=session.bundle.held_out), folder / "curves.png")
     if result.confusion is not None:
         _save(plot_confusion(result, session.bundle.class_names), folder / "confusion.png")
     if not session.bundle.treatment.shows_pictures:
         return []
-    images, names = _examples(session)
-    if not len(images):
-        return ["no attention pictures: the example images cannot be read"]
-    model = load_checkpoint(session.folder / "last").model
-    prepared = session.bundle.to_device_batch(images, "cpu")
-    pixels = images.float() / 255
     try:
-        with record(model, device="cpu") as seen, torch.no_grad():
-            model(prepared)
-        _save(plot_images(seen, pixels, names=names), folder / "attention_images.png")
-        _save(plot_layers(seen, pixels), folder / "attention_layers.png")
-        _save(plot_bias(seen), folder / "bias.png")
+        for name, figure in _of_attention(session):
+            _save(figure, folder / f"{name}.png")
     except ValueError as error:
         return [f"no picture of attention or bias for this model: {error}"]
     return []
+
+
+def draw_progress(session: Session) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Attention and bias of the last checkpoint, into ``pictures/epoch-0010/`` of the run folder.
+
+    Returns:
+        The same pictures by name, uint8 (height, width, 3), and why some are missing.
+    """
+    folder = session.folder / "pictures" / f"epoch-{session.counters.epoch:04d}"
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn: dict[str, np.ndarray] = {}
+    try:
+        for name, figure in _of_attention(session):
+            _save(figure, folder / f"{name}.png")
+            drawn[name] = _pixels(figure)
+    except ValueError as error:
+        return drawn, [f"no picture of attention or bias for this model: {error}"]
+    return drawn, []
+
+
+def _of_attention(session: Session) -> Iterator[tuple[str, Figure]]:
+    """Pictures of the model in ``last/`` over some held-out images, by name.
+
+    Raises:
+        ValueError: no image can be read, or the model shows nothing of the kind.
+    """
+    images, names = _examples(session)
+    if not len(images):
+        raise ValueError("the example images cannot be read")
+    model = load_checkpoint(session.folder / "last").model
+    prepared, pixels = session.bundle.to_device_batch(images, "cpu"), images.float() / 255
+    with record(model, device="cpu") as seen, torch.no_grad():
+        model(prepared)
+    yield "attention_images", plot_images(seen, pixels, names=names)
+    yield "attention_layers", plot_layers(seen, pixels)
+    yield "bias", plot_bias(seen)
+
+
+def _pixels(figure: Figure) -> np.ndarray:
+    """A figure as uint8 (height, width, 3)."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
 
 
 def _save(figure: Figure, path: Path) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
 from accelerate import Accelerator
 from accelerate.tracking import get_available_trackers
 
 from vit_rpe.training.config.schema import RunConfig
 
-__all__ = ["check_trackers", "start_trackers"]
+__all__ = ["check_trackers", "log_pictures", "start_trackers"]
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, str | int | float | bool]:
@@ -35,3 +36,17 @@ def start_trackers(accelerator: Accelerator, config: RunConfig) -> None:
     """Open the trackers of a config, with the whole config as the run's parameters."""
     if config.trackers:
         accelerator.init_trackers("vit_rpe", config=_flat(asdict(config)))
+
+
+def log_pictures(accelerator: Accelerator, pictures: dict[str, np.ndarray], *, step: int) -> None:
+    """Send pictures by name, uint8 (height, width, 3), to every open tracker."""
+    for tracker in accelerator.trackers:
+        for name, pixels in pictures.items():
+            if tracker.name == "tensorboard":
+                tracker.writer.add_image(name, pixels, step, dataformats="HWC")
+            elif tracker.name == "trackio":
+                import trackio
+
+                tracker.log({name: trackio.Image(pixels)}, step=step)
+            else:
+                tracker.log_images({name: [pixels]}, step=step)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import nan
 from typing import TYPE_CHECKING
 
 from vit_rpe.viz.plots.canvas import new_figure, whole_numbers
@@ -11,12 +12,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def plot_curves(rows: Sequence[Mapping[str, float]]) -> Figure:
+def plot_curves(rows: Sequence[Mapping[str, float]], *, held_out: str = "test") -> Figure:
     """Loss, accuracy and learning rate over the epochs.
 
     Args:
         rows: one mapping per epoch with ``epoch``, ``train_loss``, ``test_loss``, ``train_accuracy``,
-            ``test_accuracy`` (0..1) and ``lr``.
+            ``test_accuracy`` (0..1) and ``lr``; ``train_accuracy_on_mixed_images`` stands in where images were mixed.
+        held_out: what the samples that were not trained on are called.
 
     Raises:
         ValueError: no rows.
@@ -28,13 +30,19 @@ def plot_curves(rows: Sequence[Mapping[str, float]]) -> Figure:
     epochs = [row["epoch"] for row in rows]
     marker = "o" if len(rows) < 25 else None
     for panel, what, factor, label in ((loss, "loss", 1, "loss"), (accuracy, "accuracy", 100, "accuracy (%)")):
-        for part, colour in (("train", "tab:blue"), ("test", "tab:orange")):
-            values = [factor * row[f"{part}_{what}"] for row in rows]
-            panel.plot(epochs, values, label=part, color=colour, marker=marker, markersize=3)
+        for part, name, colour in (("train", "training", "tab:blue"), ("test", held_out, "tab:orange")):
+            mixed = any(f"{part}_{what}_on_mixed_images" in row for row in rows)
+            values = [
+                factor * row.get(f"{part}_{what}_on_mixed_images", row.get(f"{part}_{what}", nan)) for row in rows
+            ]
+            label_of_line = f"{name}, on mixed images" if mixed else name
+            panel.plot(epochs, values, label=label_of_line, color=colour, marker=marker, markersize=3)
         panel.set_ylabel(label)
         panel.legend()
     best = max(range(len(rows)), key=lambda index: rows[index]["test_accuracy"])
-    accuracy.set_title(f"best test {100 * rows[best]['test_accuracy']:.2f} % at epoch {epochs[best]:g}", fontsize=10)
+    accuracy.set_title(
+        f"best {held_out} {100 * rows[best]['test_accuracy']:.2f} % at epoch {epochs[best]:g}", fontsize=10
+    )
     rate.plot(epochs, [row["lr"] for row in rows], color="tab:green", marker=marker, markersize=3)
     rate.set_ylabel("learning rate")
     for panel in (loss, accuracy, rate):
