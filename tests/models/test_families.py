@@ -24,7 +24,7 @@ def test_a_plain_vit_sees_the_whole_image() -> None:
     layers = {f"blocks.{index}.attn": block.attn for index, block in enumerate(model.blocks)}
     places, handles = place_layers(model, layers)
     assert len(handles) == 1
-    assert places["blocks.0.attn"] == Place({"num_prefix": 3})
+    assert places["blocks.0.attn"].facts["num_prefix"] == 3
     model(torch.randn(1, 3, 32, 48))
     assert places["blocks.1.attn"].image == (4, 6)
     sight = family_of(layers["blocks.1.attn"]).sight(None, places["blocks.1.attn"], {"x": torch.zeros(1, 27, 4)})
