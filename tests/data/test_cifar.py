@@ -145,3 +145,11 @@ def test_rows_of_another_length_are_refused(tmp_path):
     dump(tmp_path / "cifar-10-batches-py" / "test_batch", part, python2=True)
     with pytest.raises(DataNotFoundError, match=r"test_batch has pixels uint8 \(3, 3000\), expected uint8 \(3, 3072\)"):
         build("cifar10", tmp_path)
+
+
+def test_names_of_a_pickle_written_again_by_python_3(tmp_path):
+    """Loaded with ``encoding="bytes"`` and saved again, as many scripts do: names are bytes."""
+    write_ten(tmp_path)
+    meta = {b"label_names": [name.encode() for name in TEN_NAMES], b"num_cases_per_batch": 10}
+    (tmp_path / "cifar-10-batches-py" / "batches.meta").write_bytes(pickle.dumps(meta))
+    assert build("cifar10", tmp_path).class_names == TEN_NAMES

@@ -16,7 +16,7 @@ def two_files(workplace):
 
 
 def test_the_folder_appears_complete(tmp_path):
-    fetch(tmp_path / "deep" / "data", two_files, what="a set")
+    fetch(tmp_path / "deep" / "data", two_files, what="a set", by_hand="a.zip from b to c")
     assert sorted(path.name for path in (tmp_path / "deep" / "data").iterdir()) == ["a", "b"]
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["data"]
 
@@ -28,8 +28,9 @@ def test_or_not_at_all(tmp_path, failure):
         raise failure
 
     expected = KeyboardInterrupt if isinstance(failure, KeyboardInterrupt) else DataNotFoundError
-    with pytest.raises(expected):
-        fetch(tmp_path / "data", broken, what="a set")
+    words = None if expected is KeyboardInterrupt else "By hand: a.zip from b to c"
+    with pytest.raises(expected, match=words):
+        fetch(tmp_path / "data", broken, what="a set", by_hand="a.zip from b to c")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -38,7 +39,7 @@ def test_another_process_may_be_faster(tmp_path):
         two_files(tmp_path).rename(tmp_path / "data")
         return two_files(workplace)
 
-    fetch(tmp_path / "data", slow, what="a set")
+    fetch(tmp_path / "data", slow, what="a set", by_hand="a.zip from b to c")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data"]
 
 

@@ -25,7 +25,7 @@ def DataConfig(name: str = "digits", **options: Any) -> ImageData | TextData:
     Raises:
         ValueError: an unknown source or option, a value out of range, or an option of other sources.
     """
-    check_choice("data.name", name, DATA_NAMES)
+    check_choice("data.name", name, SOURCES)
     config = SOURCES[name].config
     own = {field.name for field in fields(config)}
     for option, given in options.items():
@@ -45,7 +45,7 @@ def read_config(values: dict[str, Any]) -> ImageData | TextData:
         ValueError: as ``DataConfig``.
     """
     name = values.get("name", "digits")
-    check_choice("data.name", name, DATA_NAMES)
+    check_choice("data.name", name, SOURCES)
     own = {field.name for field in fields(SOURCES[name].config)}
     kept = {key: given for key, given in values.items() if key in own or not _is_default(key, given)}
     return DataConfig(**kept)
@@ -74,7 +74,7 @@ def check_options(config: DataOptions) -> None:
     Raises:
         ValueError: an option of other sources; the message names them.
     """
-    check_choice("data.name", config.name, DATA_NAMES)
+    check_choice("data.name", config.name, SOURCES)
     source = SOURCES[config.name]
     if not isinstance(config, source.config):
         raise ValueError(f"data.name={config.name} gives {source.config.kind}, these are options of {config.kind}")

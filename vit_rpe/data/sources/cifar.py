@@ -14,6 +14,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from vit_rpe.data.classes import unique
 from vit_rpe.data.errors import DataNotFoundError
 from vit_rpe.data.images.config import ImageData
 from vit_rpe.data.sources.base import ArrayImages, DataSource
@@ -58,6 +59,9 @@ _HUNDRED = _Kind(
 )
 
 
+_PAGE = "https://www.cs.toronto.edu/~kriz/"
+
+
 def cifar10(config: ImageData) -> DataSource:
     """Ten classes, 50,000 training and 10,000 test images."""
     return _cifar(config, _TEN, Path("data/cifar10"), CIFAR10)
@@ -75,7 +79,8 @@ def _cifar(
     with ExitStack() as stack:
         opener = _opener(root, kind, stack)
         if opener is None and config.download:
-            fetch(root / kind.folder, lambda workplace: _download(workplace, kind), what=kind.title)
+            by_hand = f"{_PAGE}{kind.archive} into {root} (as it is, packed)"
+            fetch(root / kind.folder, lambda workplace: _download(workplace, kind), what=kind.title, by_hand=by_hand)
             opener = _opener(root, kind, stack)
         if opener is None:
             raise DataNotFoundError(
@@ -85,6 +90,7 @@ def _cifar(
         parts = [_part(opener, name, kind, root) for name in kind.train]
         val = _part(opener, kind.val, kind, root)
         names = [_text(name) for name in _read(opener, kind.meta, (kind.names_key,), root)[kind.names_key]]
+        names = unique(names, f"{root}: {kind.meta}")
     train = ArrayImages(
         np.concatenate([part.images for part in parts]),
         np.concatenate([part.labels for part in parts]),

@@ -21,6 +21,7 @@ _CLASSES = (
 )
 _DEFAULT = Path("data/fashion_mnist")
 _DEBIAN = Path("/usr/share/datasets/fashion-mnist")  # where the package dataset-fashion-mnist puts it
+_PAGE = "from https://github.com/zalandoresearch/fashion-mnist"
 _FILES = {
     ("train", "images"): "train-images-idx3-ubyte",
     ("train", "labels"): "train-labels-idx1-ubyte",
@@ -36,7 +37,8 @@ def fashion_mnist(config: ImageData) -> DataSource:
     folder = next((place for place in places if _file(place, "train", "images")), None)
     if folder is None and config.download:
         folder = root / "FashionMNIST" / "raw"
-        fetch(folder, _download, what="Fashion-MNIST")
+        by_hand = f"{_PAGE} the files {', '.join(f'{name}.gz' for name in _FILES.values())} into {root}"
+        fetch(folder, _download, what="Fashion-MNIST", by_hand=by_hand)
     if folder is None:
         raise DataNotFoundError(
             f"no Fashion-MNIST in {', '.join(map(str, places))}; --data.download true fetches it, and so does "

@@ -13,7 +13,7 @@ from vit_rpe.data.errors import DataNotFoundError
 __all__ = ["fetch"]
 
 
-def fetch(target: Path, download: Callable[[Path], Path], *, what: str) -> None:
+def fetch(target: Path, download: Callable[[Path], Path], *, what: str, by_hand: str) -> None:
     """Download into a fresh folder beside ``target``, then rename: ``target`` appears complete or not at all.
 
     Args:
@@ -21,6 +21,7 @@ def fetch(target: Path, download: Callable[[Path], Path], *, what: str) -> None:
         download: fills the folder it is given with verified files and returns the one that becomes
             ``target``.
         what: the name of the data, for the message.
+        by_hand: what a person can do instead, for the message: which file, from where, to where.
 
     Raises:
         DataNotFoundError: the download failed; nothing is left behind.
@@ -35,6 +36,7 @@ def fetch(target: Path, download: Callable[[Path], Path], *, what: str) -> None:
             if not target.is_dir():  # else another process was faster, with the same verified files
                 raise
     except (OSError, RuntimeError) as error:
-        raise DataNotFoundError(f"the download of {what} to {target} failed: {error}") from error
+        reason = " ".join(str(error).split())
+        raise DataNotFoundError(f"the download of {what} to {target} failed: {reason}. By hand: {by_hand}") from error
     finally:
         shutil.rmtree(workplace, ignore_errors=True)

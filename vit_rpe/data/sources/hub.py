@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import numpy as np
 
@@ -60,9 +64,14 @@ def hf(config: ImageData) -> DataSource:
         if any((Path(config.path) / name).is_file() for name in ("dataset_dict.json", "state.json")):
             loaded = datasets.load_from_disk(config.path)
         else:
-            loaded = datasets.load_dataset(config.path)
+            with _few_tries(datasets, config.path):
+                loaded = datasets.load_dataset(config.path)
     except (OSError, ValueError, RuntimeError) as error:
-        raise DataNotFoundError(f"cannot load the Hugging Face data set {config.path!r}: {error}") from error
+        reason = " ".join(str(error).split())
+        raise DataNotFoundError(
+            f"cannot load the Hugging Face data set {config.path!r}: {reason}. By hand: fetch its parquet files from "
+            f"https://huggingface.co/datasets/{config.path} and give --data.name parquet --data.path FOLDER"
+        ) from error
     splits = loaded if isinstance(loaded, dict) else {"train": loaded}
     account = Account()
     chosen: dict[str, str] = {}
@@ -80,6 +89,23 @@ def hf(config: ImageData) -> DataSource:
             account.leave_out("rows of another split", name, len(rows))
     val = splits[chosen[held]] if held else None
     return _source(config, datasets, splits[chosen["train"]], val, "test" if held == "test" else "validation", account)
+
+
+@contextmanager
+def _few_tries(datasets: Any, name: str) -> Iterator[None]:
+    """Ask once whether the hub can be reached; if not, only what was fetched before is looked for, without the tries
+    over a minute that the packages make."""
+    before = datasets.config.HF_HUB_OFFLINE
+    try:
+        if not before and not Path(name).exists():
+            with suppress(HTTPError), urlopen(datasets.config.HF_ENDPOINT, timeout=10):
+                pass
+    except OSError:
+        datasets.config.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        datasets.config.HF_HUB_OFFLINE = before
 
 
 def parquet(config: ImageData) -> DataSource:
