@@ -10,7 +10,7 @@ from timm.layers import calculate_drop_path_rates
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from vit_rpe.encodings import Spec, create_encoding
+from vit_rpe.encodings import PositionEncoding, Spec, create_encoding
 from vit_rpe.layers import Block
 from vit_rpe.models.backbone.position import split_by_lifetime
 from vit_rpe.position.geometry import TokenGrid
@@ -30,7 +30,7 @@ def build_blocks(
     block: Mapping[str, Any],
     factory: Mapping[str, Any],
     deferring: AbstractContextManager[object] | None = None,
-) -> tuple[nn.Module | None, nn.ModuleList]:
+) -> tuple[PositionEncoding | None, nn.ModuleList]:
     """Build what all layers share and the layers.
 
     Args:

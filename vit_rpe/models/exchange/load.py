@@ -75,4 +75,4 @@ def stored_grid(model: Any, state: Mapping[str, Tensor]) -> Grid | None:
     if kernel is None or kernel.ndim != 4 or not size:
         return None
     padded = stored.get("dynamic_img_pad", model.patch_embed.dynamic_img_pad)
-    return patch_grid(to_2tuple(size), tuple(kernel.shape[2:]), padded=padded)
+    return patch_grid(to_2tuple(size), (kernel.shape[2], kernel.shape[3]), padded=padded)

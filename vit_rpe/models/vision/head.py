@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from timm.layers import AttentionPoolLatent, global_pool_nlc
@@ -12,7 +12,7 @@ from vit_rpe.models.vision.checks import check_pool
 
 
 def build_pooling(
-    norm_layer: Callable[..., nn.Module],
+    norm_layer: Any,
     dim: int,
     global_pool: str,
     *,

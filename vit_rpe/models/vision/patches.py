@@ -35,7 +35,7 @@ class Patches(PatchEmbed):
 
     def set_input_size(self, img_size: Size | None = None, patch_size: Size | None = None) -> None:
         """Another native resolution; the kernel is resampled for another patch."""
-        super().set_input_size(img_size=img_size, patch_size=patch_size)  # type: ignore[arg-type]
+        super().set_input_size(img_size=img_size, patch_size=patch_size)
         self._count_patches()
 
     def _count_patches(self) -> None:
