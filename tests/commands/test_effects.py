@@ -283,6 +283,10 @@ CONTRADICTIONS = [
     ("extrapolate --checkpoint {run} --resample", "--resample is for language models"),
     ("evaluate --checkpoint {run} --batch-size 0", "--batch-size must be an integer of at least 1"),
     ("evaluate --checkpoint {run} --confusion nowhere/at/all.png", "there is no such folder"),
+    ("extrapolate --checkpoint {run} --factors -1", "expected a finite number above 0, got '-1'"),
+    ("extrapolate --checkpoint {run} --factors nan", "expected a finite number above 0, got 'nan'"),
+    ("extrapolate --checkpoint {run} --shifts 7", "expected a number from -1 to 1, got '7'"),
+    ("benchmark --seconds nan", "--seconds must be a finite number of at least 0"),
     ("predict {image} --checkpoint {run} --device cuda:93", "this machine has no such device"),
     ("predict {image} --checkpoint {run} --device gpu", "unknown device 'gpu'"),
 ]

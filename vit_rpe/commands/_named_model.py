@@ -106,7 +106,7 @@ def _registered(
             file=sys.stderr,
         )
     config = resolve_data_config({}, model=model)
-    channels = int(model_args.get("in_chans", config["input_size"][0]))
+    channels = int(model_args.get("in_chans") or config["input_size"][0])
     native = getattr(getattr(model, "patch_embed", None), "img_size", None)
     treatment = Preprocessing(
         img_size=size or tuple(native or config["input_size"][1:]),

@@ -24,6 +24,8 @@ __all__ = [
     "json_object",
     "number_of_class",
     "numbers",
+    "positive",
+    "share",
 ]
 
 
@@ -104,6 +106,26 @@ def choose_device(word: str) -> torch.device:
         there = "cpu" if found is None else f"cpu, {found.type} ({torch.accelerator.device_count()} of it)"
         raise ValueError(f"--device {word}: this machine has no such device; it has {there}")
     return device
+
+
+def positive(text: str) -> float:
+    """A finite number above 0, for ``type=``."""
+    return _within(text, 0.0, float("inf"), "a finite number above 0")
+
+
+def share(text: str) -> float:
+    """A number from -1 to 1, for ``type=``."""
+    return _within(text, -1.0000001, 1.0000001, "a number from -1 to 1")
+
+
+def _within(text: str, low: float, high: float, expected: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not low < value < high:
+        raise argparse.ArgumentTypeError(f"expected {expected}, got {text!r}")
+    return value
 
 
 def json_object(text: str) -> dict[str, Any]:

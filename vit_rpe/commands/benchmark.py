@@ -155,6 +155,8 @@ def _check(args: argparse.Namespace) -> None:
     args.device = str(choose_device(args.device))
     if args.output is not None:
         args.output.mkdir(parents=True, exist_ok=True)  # before anything is measured for it
+    if not 0 <= args.seconds < float("inf"):
+        raise ValueError(f"--seconds must be a finite number of at least 0, got {args.seconds}")
     if args.frozen and "training" in args.mode:
         raise ValueError("--frozen is for inference: positions that are constants are not trained")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from vit_rpe.checks import unknown_name
-from vit_rpe.commands._options import add_checkpoint, add_device, add_output, choose_device
+from vit_rpe.commands._options import add_checkpoint, add_device, add_output, choose_device, positive, share
 
 __all__ = ["add_arguments", "run"]
 
@@ -35,10 +35,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--label", nargs="+", metavar="TEXT", help="one a checkpoint; default: the experiments' names")
     add_output(parser, default="extrapolation.png", metavar="FILE", help="picture; the CSV lies beside it")
     parser.add_argument(
-        "--factors", type=float, nargs="+", metavar="F", help=f"lengths {LENGTHS} or sizes {SIZES}, times the trained"
+        "--factors",
+        type=positive,
+        nargs="+",
+        metavar="F",
+        help=f"lengths {LENGTHS} or sizes {SIZES}, times the trained",
     )
     parser.add_argument(
-        "--shifts", type=float, nargs="*", metavar="S", help=f"shifts of an image {SHIFTS}, times its width"
+        "--shifts", type=share, nargs="*", metavar="S", help=f"shifts of an image {SHIFTS}, times its width"
     )
     parser.add_argument(
         "--resample",
