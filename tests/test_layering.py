@@ -49,7 +49,8 @@ ENCODING_NAMES = set(list_encodings()) - {"none", "bias"}  # these two are also 
 KERNEL_NAMES = set(KERNELS)
 OPTIONAL = {  # imported inside functions: they come with an extra, or are heavy and rarely needed
     "accelerate", "albumentations", "cv2", "datasets", "matplotlib", "onnx", "onnxruntime", "onnxscript", "PIL", "rich",
-    "sklearn", "submitit", "torchmetrics", "torchvision", "transformers", "webdataset", "x_transformers", "yaml",
+    "sklearn", "submitit", "torchmetrics", "torchvision", "trackio", "transformers", "webdataset",
+    "x_transformers", "yaml",
 }  # fmt: skip
 
 

@@ -223,3 +223,38 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(tiny, tmp_path: Path) -> No
     assert state_of(tmp_path / "run")["counters"]["epoch"] == 1
     tiny("run", "--train.epochs=2", "--resume=auto")
     assert state_of(tmp_path / "run")["counters"]["epoch"] == 2
+
+
+def test_a_run_that_was_moved_goes_on_where_it_lies(tiny, tmp_path: Path) -> None:
+    from vit_rpe.training.config.parse import parse_config
+    from vit_rpe.training.run import train
+
+    tiny("run", "--train.epochs=1")
+    (tmp_path / "run").rename(tmp_path / "moved")
+    train(parse_config(["--resume", str(tmp_path / "moved"), "--train.epochs=2"]))
+    assert not (tmp_path / "run").exists()
+    assert len(read_metrics(tmp_path / "moved")) == 2
+
+
+def test_the_best_goes_along_into_another_folder(tiny, tmp_path: Path) -> None:
+    tiny("run", "--train.epochs=1")
+    tiny("other", "--train.epochs=2", "--train.lr=1e-30", "--train.min_lr=0", f"--resume={tmp_path / 'run'}")
+    assert (tmp_path / "other" / "best" / "model.safetensors").is_file()
+    assert len(read_metrics(tmp_path / "other")) == 2
+
+
+def test_a_run_that_replaces_another_keeps_nothing_of_it(tiny, tmp_path: Path, monkeypatch) -> None:
+    """Killed before its first epoch ends, it must not be resumed from what the old one had left."""
+    from vit_rpe.training import loop
+
+    tiny("run", "--train.epochs=1")
+    monkeypatch.setattr(loop, "_update", lambda *args: (_ for _ in ()).throw(InterruptedError))
+    with pytest.raises(InterruptedError):
+        tiny("run", "--train.epochs=2", "--overwrite=true")
+    left = {path.name for path in (tmp_path / "run").iterdir()}
+    assert left == {"config.yaml", "data.json", "versions.json", "log.txt"}
+
+
+def test_a_last_batch_that_cannot_be_mixed_is_refused_before_training(tiny) -> None:
+    with pytest.raises(ValueError, match="a last batch of 13 images, which cannot be mixed in pairs"):
+        tiny("run", "--data.drop_last=false", "--data.mixup=0.2")

@@ -45,7 +45,7 @@ def test_the_run_folder(tiny, tmp_path: Path, capsys) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1] == f"test accuracy: {100 * result.evaluation.top1:.1f} %"
     assert lines[-2] == f"evaluate      vit-rpe evaluate --checkpoint {folder / 'last'}"
-    assert "digits: 173 training and 359 validation images" in "\n".join(lines)
+    assert "digits: 173 training and 359 test images" in "\n".join(lines)
     assert any(line.startswith("batch   32 = 32") for line in lines)
     assert lines[-1] in (folder / "log.txt").read_text()
 

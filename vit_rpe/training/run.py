@@ -18,7 +18,7 @@ from accelerate.utils import broadcast_object_list
 from vit_rpe.data import Account, DataBundle, build_data
 from vit_rpe.training.checkpoint.files import write_text
 from vit_rpe.training.checkpoint.resume import changes, check_epochs, find_resumed, rate_jump
-from vit_rpe.training.checkpoint.run_folder import write_versions
+from vit_rpe.training.checkpoint.run_folder import forget_run, take_best_along, write_versions
 from vit_rpe.training.checkpoint.state import restore
 from vit_rpe.training.config.schema import RunConfig
 from vit_rpe.training.config.yaml_text import dump_yaml
@@ -34,6 +34,7 @@ from vit_rpe.training.session import Session, build_session, seed_everything
 __all__ = ["RunResult", "train"]
 
 _MANY_TOKENS = 1024
+_MUCH_LARGER, _MUCH_SMALLER = 2, 8
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,11 @@ def train(config: RunConfig) -> RunResult:
             bundle = build_data(config.data, img_size=plan.img_size, in_chans=plan.in_chans, seed=config.train.seed)
         _check_data(bundle, config)
         if accelerator.is_main_process:
+            if resumed is None:
+                forget_run(folder)
             _open_folder(folder, config, bundle.account)
+            if resumed is not None and config.resume != "auto":
+                take_best_along(Path(str(config.resume)), folder)
         model, model_args = build_model(plan, config.model, bundle)
         session = build_session(config, accelerator, bundle, model, model_args, folder)
         _announce(session, plan, display)
@@ -163,6 +168,9 @@ def _announce(session: Session, plan: ModelPlan, display: Display) -> None:
         f"{accelerator.num_processes} process(es) on {accelerator.device}; "
         f"{session.updates_per_epoch} updates per epoch, {config.train.epochs} epochs"
     )
+    far = _far_from_native(session)
+    if far is not None:
+        display.say(f"warning: {far}")
     display.say(f"output  {session.folder}")
     if config.train.warmup_epochs >= config.train.epochs and config.train.schedule != "none":
         display.say(
@@ -173,6 +181,25 @@ def _announce(session: Session, plan: ModelPlan, display: Display) -> None:
         display.say(
             f"warning: within {config.train.epochs} epochs the {config.train.schedule} schedule never changes the rate"
         )
+
+
+def _far_from_native(session: Session) -> str | None:
+    """A sentence if the model takes images of quite another size than the first one of the source has."""
+    if not session.bundle.treatment.shows_pictures:
+        return None
+    try:
+        native = session.bundle.train.native_size()  # type: ignore[attr-defined]
+    except ValueError:  # an image that cannot be read is counted by the loaders
+        return None
+    size = session.bundle.treatment.size
+    factor = math.sqrt(math.prod(size) / math.prod(native))
+    if 1 / _MUCH_SMALLER <= factor < _MUCH_LARGER:
+        return None
+    how = f"enlarged {factor:.1f} times" if factor > 1 else f"reduced {1 / factor:.1f} times"
+    return (
+        f"the images are {native[0]}x{native[1]} pixels (the first one) and are {how} to {size[0]}x{size[1]}; "
+        "--model.img_size sets another size"
+    )
 
 
 def _tokens(session: Session) -> str:
@@ -205,7 +232,7 @@ def _finish(session: Session, result: Evaluation, display: Display) -> None:
     if bad:
         display.say(bad)
     display.say(f"split         {session.bundle.split}")
-    if counters.best_epoch:
+    if counters.best_epoch and (folder / "best").is_dir():
         display.say(
             f"best epoch    {counters.best_epoch}, {session.task.words(counters.best_score, held_out)}, in "
             f"{folder / 'best'} (chosen on the {held_out} {session.task.unit} themselves)"

@@ -163,6 +163,13 @@ def build_session(
     wrapped, prepared = accelerator.prepare(model, optimizer)
     place = {"rank": accelerator.process_index, "world_size": accelerator.num_processes}
     batches = train_loader(bundle, config.data, seed=train.seed, **place)
+    mixer = batch_mixer(config.data, num_classes=bundle.num_classes, label_smoothing=train.label_smoothing)
+    last = len(bundle.train) % (config.data.batch_size * accelerator.num_processes) // accelerator.num_processes
+    if mixer is not None and not config.data.drop_last and last % 2:
+        raise ValueError(
+            f"data.drop_last=false leaves a last batch of {last} images, which cannot be mixed in pairs: leave "
+            "data.drop_last out, or set data.mixup and data.cutmix to 0"
+        )
     session = Session(
         config=config,
         accelerator=accelerator,
@@ -174,7 +181,7 @@ def build_session(
         schedule=Schedule(train),
         ema=ema,
         teacher=build_teacher(train.distill, num_classes=bundle.num_classes, student=bundle.treatment, device=device),
-        mixer=batch_mixer(config.data, num_classes=bundle.num_classes, label_smoothing=train.label_smoothing),
+        mixer=mixer,
         train_batches=batches,
         val_batches=eval_loader(bundle, config.data, **place),
         folder=folder,

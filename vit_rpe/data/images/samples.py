@@ -41,6 +41,14 @@ class ImageSamples(Dataset):
     def __len__(self) -> int:
         return len(self.labels)
 
+    def native_size(self, index: int = 0) -> tuple[int, int]:
+        """(height, width) of an image as its source gives it. Raises ``BadImageError``."""
+        try:
+            image = self.augmentation.preprocessing.colour(self.images.image(index))
+        except Exception as error:  # decoders meet foreign bytes and raise almost anything
+            raise bad_image(self.images.name(index), error) from error
+        return image.height, image.width
+
     def __getitem__(self, key: int | tuple[int, int]) -> tuple[Tensor, int]:
         """uint8 (C, H, W) and the label. Raises ``BadImageError``."""
         epoch, index = key if isinstance(key, tuple) else (0, int(key))

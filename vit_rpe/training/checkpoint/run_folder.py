@@ -16,15 +16,24 @@ import importlib.metadata
 import io
 import json
 import platform
+import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from vit_rpe.training.checkpoint.files import newest, write_text
+from vit_rpe.training.checkpoint.files import newest, remove, write_folder, write_text
 
-__all__ = ["default_output", "find_run", "read_metrics", "write_metrics", "write_versions"]
+__all__ = [
+    "default_output",
+    "find_run",
+    "forget_run",
+    "read_metrics",
+    "take_best_along",
+    "write_metrics",
+    "write_versions",
+]
 
 _PACKAGES = (
     "vit_rpe",
@@ -103,3 +112,25 @@ def read_metrics(folder: Path) -> list[dict[str, float]]:
     """The rows of ``metrics.csv`` as numbers."""
     with (folder / "metrics.csv").open(newline="") as file:
         return [{key: float(value) for key, value in row.items() if value} for row in csv.DictReader(file)]
+
+
+def forget_run(folder: Path) -> None:
+    """Remove what an earlier run left in its folder, so that nothing of it is taken for the new one's; a folder that
+    is no run's is left alone."""
+    if not (folder / "config.yaml").is_file():
+        return
+    for name in ("last", "best"):
+        for end in ("", ".new", ".old", ".part"):
+            remove(folder / f"{name}{end}")
+    for name in ("history", "pictures"):
+        remove(folder / name)
+    for name in ("metrics.csv", "log.txt"):
+        (folder / name).unlink(missing_ok=True)
+
+
+def take_best_along(resumed: Path, folder: Path) -> None:
+    """Copy ``best/`` of the run that is resumed into the folder it goes on in, if that is another one without any."""
+    run = find_run(resumed)
+    best = None if run is None else newest(run / "best")
+    if best is not None and newest(folder / "best") is None:
+        write_folder(folder / "best", lambda place: shutil.copytree(best, place, dirs_exist_ok=True) and None)

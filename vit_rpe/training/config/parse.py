@@ -127,6 +127,9 @@ def parse_config(words: Sequence[str], *, prog: str = "vit-rpe train") -> RunCon
         raise ValueError(_readable(str(error))) from error
     values.pop("config", None)
     config = config_from_dict(values)
+    named = any(word.partition("=")[0] in ("--output", "--config") for word in words)
+    if config.resume not in (None, "auto") and not named:
+        config.output = None  # a run goes on where it lies now, not where it was made
     config.output = config.output or str(default_output(files[-1], resume=config.resume))
     check_config(config)
     _import_plugins(config, words)
