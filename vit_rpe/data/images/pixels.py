@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vit_rpe.data.images.png import scaled_transparency, without_metadata
+from vit_rpe.data.images.containers import bytes_palette, scaled_transparency, without_metadata
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -108,6 +108,7 @@ def _decoded(source: Any, max_pixels: int) -> Image.Image:
             _not_too_large(file, max_pixels)
             scaled_transparency(file)
             file.load()
+            bytes_palette(file)
         except BaseException:
             file.close()
             raise

@@ -47,7 +47,7 @@ def imagenet(config: ImageData) -> DataSource:
             )
     for entry in entries(str(root)):
         if entry.name not in ("train", "val"):
-            account.leave_out("entries beside train/ and val/", printable(entry.path))
+            account.leave_out("beside the folders of splits", printable(entry.path))
     return _source(str(root / "train"), str(root / "val"), "validation", account)
 
 
@@ -70,6 +70,9 @@ def _layout(root: Path, given: Path | None, account: Account) -> tuple[str, str 
     if not found:
         return str(root), str(given) if given else None, "validation"
     classes = [path for path in folders[None] if _has_images(path)]
+    for entry in entries(str(root)):
+        if not entry.is_dir() or is_hidden(entry.name) or entry.path in folders[None]:
+            account.leave_out("beside the folders of splits", printable(entry.path))
     if classes or not folders["train"]:
         _refuse_both_readings(root, found, classes)
     for split in ("train", "val", "test"):

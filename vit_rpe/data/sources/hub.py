@@ -68,10 +68,13 @@ def hf(config: ImageData) -> DataSource:
                 loaded = datasets.load_dataset(config.path)
     except (OSError, ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split())
-        raise DataNotFoundError(
-            f"cannot load the Hugging Face data set {config.path!r}: {reason}. By hand: fetch its parquet files from "
-            f"https://huggingface.co/datasets/{config.path} and give --data.name parquet --data.path FOLDER"
-        ) from error
+        advice = (
+            "A folder must be one that save_to_disk wrote; for others take --data.name parquet or folder"
+            if Path(config.path).exists()
+            else f"By hand: fetch its parquet files from https://huggingface.co/datasets/{config.path} and give "
+            "--data.name parquet --data.path FOLDER"
+        )
+        raise DataNotFoundError(f"cannot load the Hugging Face data set {config.path!r}: {reason}. {advice}") from error
     splits = loaded if isinstance(loaded, dict) else {"train": loaded}
     account = Account()
     chosen: dict[str, str] = {}

@@ -157,7 +157,7 @@ def _entries(archive: tarfile.TarFile, number: int, shard: str, account: Account
             _once(key, images, where)
             images[key] = member
         else:
-            account.leave_out("neither image nor label by their names", where)
+            account.leave_out(f"neither KEY.{_LABEL_KIND} nor an image KEY.png ... without a dot in KEY", where)
     for key, member in images.items():
         if key not in labels:
             raise DataNotFoundError(f"shard {shard}: {member.name} has no label ({key.strip('/')}.{_LABEL_KIND})")

@@ -34,7 +34,7 @@ def split_of(name: str, *, of_file: bool = False) -> str | None:
     if match is None:
         return None
     rest = name.lower()[match.end() :]
-    ends = rest[:1] == "" or not rest[0].isalpha() if of_file else _FOLDER_END.fullmatch(rest) is not None
+    ends = re.match(r"[-_.\d]|$", rest) is not None if of_file else _FOLDER_END.fullmatch(rest) is not None
     return _WORDS[match[1]] if ends else None
 
 

@@ -1,6 +1,6 @@
-"""PNG files whose surroundings keep Pillow from their pixels, and transparent colours that it reads at another depth.
+"""What Pillow makes of some PNG and TIFF files, put right: metadata in the way of pixels, colours at another depth.
 
-Chunks and their meaning: the PNG specification (ISO/IEC 15948), section 11.
+Chunks and their meaning: the PNG specification (ISO/IEC 15948), section 11; tags: TIFF 6.0, section 5.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["scaled_transparency", "without_metadata"]
+__all__ = ["bytes_palette", "scaled_transparency", "without_metadata"]
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_COLOUR_MAP = 320
 _PIXELS = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
 
 
@@ -33,6 +34,16 @@ def scaled_transparency(file: Image.Image) -> None:
                 file.info["transparency"] = value * factor
     elif isinstance(value, tuple) and "RGB;16" in raw:
         file.info["transparency"] = tuple(part >> 8 for part in value)
+
+
+def bytes_palette(file: Image.Image) -> None:
+    """Give a decoded TIFF image the palette its file means: values of 0..255 instead of 0..65535 would all be black."""
+    if file.format != "TIFF" or file.mode != "P":
+        return
+    values = file.tag_v2.get(_COLOUR_MAP, ())  # type: ignore[attr-defined]
+    if values and max(values) <= 255:
+        count = len(values) // 3  # all reds, then all greens, then all blues
+        file.putpalette(bytes(values[part * count + index] for index in range(count) for part in range(3)))
 
 
 def without_metadata(content: bytes) -> io.BytesIO | None:
