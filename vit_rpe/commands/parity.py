@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vit_rpe.checks import check_count
+from vit_rpe.commands._coverage_table import print_coverage
 from vit_rpe.commands._export_table import print_export_table
 from vit_rpe.commands._options import Renamed
 from vit_rpe.commands._random_weights import randomize
@@ -92,6 +93,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--depth", type=int, metavar="N", help="blocks a model; default: all of the architecture")
     parser.add_argument("--grid", type=int, nargs=2, metavar=("H", "W"), help=f"patches, default {GRID[0]} {GRID[1]}")
     parser.add_argument("--export", action="store_true", help="instead: ViT-S/16 with every encoding in ONNX Runtime")
+    parser.add_argument(
+        "--coverage", action="store_true", help="instead: timm's files with a relative or rotary position"
+    )
+    parser.add_argument("--architectures", nargs="+", metavar="NAME", help="with --coverage: only these")
     parser.add_argument("--encodings", nargs="+", metavar="NAME", help="with --export: only these")
     parser.add_argument("--rpe", dest="encodings", nargs="+", action=Renamed, new="--encodings")
 
@@ -111,8 +116,15 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError("--encodings goes with --export: the other table compares architectures of timm")
     if args.grid and args.export:
         raise ValueError("--grid does not go with --export: that table has images of 224 x 224 pixels")
+    if args.coverage and (args.export or args.depth or args.grid):
+        raise ValueError("--coverage takes every architecture at a size of its own: no --export, --depth or --grid")
+    if args.architectures and not args.coverage:
+        raise ValueError("--architectures goes with --coverage")
     for name in args.encodings or []:
         encoding_class(name)
+    if args.coverage:
+        print_coverage(args.architectures)
+        return
     if args.export:
         print_export_table(args.encodings, args.depth)
         return

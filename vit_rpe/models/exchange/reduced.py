@@ -1,0 +1,80 @@
+"""timm's architectures cut down: same kinds of layers and same file of code, few blocks, no width above 1024.
+
+So that models of billions of parameters are compared too; what is left out repeats what is left.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from timm.models import (
+    beit,
+    deepseek_vit,
+    eva,
+    maxxvit,
+    qwen3_vit,
+    swin_transformer,
+    swin_transformer_v2,
+    swin_transformer_v2_cr,
+    vision_transformer_relpos,
+    vision_transformer_sam,
+)
+from torch import nn
+
+WIDEST = 1024
+SEQUENCES = (
+    *(beit.Beit, vision_transformer_relpos.VisionTransformerRelPos, qwen3_vit.Qwen3VitClassifier),
+    *(qwen3_vit.Qwen3VitEncoder, deepseek_vit.DeepseekVitClassifier, deepseek_vit.DeepseekVitEncoder),
+)
+WINDOWS = (
+    swin_transformer.SwinTransformer,
+    swin_transformer_v2.SwinTransformerV2,
+    swin_transformer_v2_cr.SwinTransformerV2Cr,
+)
+
+
+def reduced_args(model: Any) -> dict[str, Any]:
+    """Arguments of timm that cut an architecture down: two blocks a stage (a plain and a shifted or grouped one).
+
+    Args:
+        model: built at full size, on the meta device will do.
+
+    Raises:
+        ValueError: a kind of model that is not known here.
+    """
+    if isinstance(model, eva.Eva):
+        return _grouped(model)
+    if isinstance(model, SEQUENCES):
+        return _narrow(getattr(model, "encoder", model))
+    if isinstance(model, vision_transformer_sam.VisionTransformerSAM):
+        return {**_narrow(model), "global_attn_indexes": (1,)}
+    if isinstance(model, WINDOWS):
+        return _stages(model)
+    if isinstance(model, maxxvit.MaxxVit):
+        widths = [info["num_chs"] for info in model.feature_info][-len(model.stages) :]
+        return {"depths": (1,) * len(widths), "embed_dim": tuple(min(width, WIDEST) for width in widths)}
+    raise ValueError(f"no reduced form of {type(model).__name__} is known")
+
+
+def _narrow(model: Any, *, multiple: int = 1) -> dict[str, Any]:
+    """Two blocks, and heads left out until the width is at most :data:`WIDEST` and their number a ``multiple``."""
+    attn = model.blocks[0].attn
+    width = model.embed_dim // attn.num_heads
+    heads = min(attn.num_heads, WIDEST // width) // multiple * multiple
+    return {"depth": 2, "embed_dim": heads * width, "num_heads": heads}
+
+
+def _grouped(model: Any) -> dict[str, Any]:
+    """The same with a second block of grouped queries where the model has such blocks."""
+    groups = max(getattr(block.attn, "num_kv_groups", 1) for block in model.blocks)
+    small = _narrow(model, multiple=groups)
+    return small if groups == 1 else {**small, "num_kv_heads": (small["num_heads"], small["num_heads"] // groups)}
+
+
+def _stages(model: nn.Module) -> dict[str, Any]:
+    stages: Any = model.layers if hasattr(model, "layers") else model.stages
+    heads = [stage.blocks[0].attn.num_heads for stage in stages]
+    width = stages[0].blocks[0].attn.qkv.in_features
+    while width << (len(heads) - 1) > WIDEST:
+        width, heads = width // 2, [count // 2 for count in heads]
+    return {"depths": (2,) * len(heads), "embed_dim": width, "num_heads": tuple(heads)}
