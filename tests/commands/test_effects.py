@@ -126,6 +126,8 @@ CASES = {
             "--grid": "--grid 3 4",
             "--export": "--export",
             "--encodings": "--encodings bias",
+            "--coverage": "--coverage",
+            "--architectures": "--architectures samvit_base_patch16",
         },
     ),
     "benchmark": Case(

@@ -30,6 +30,7 @@ CHANGES: dict = {
     ],
     "directions": [({"layout": "spiral"}, {"layout": "spiral", "directions": 6})],
     "reference": [{"reference": (7, 5)}],
+    "origin": [{"origin": 1.5}, ({"reference": (7, 5)}, {"reference": (7, 5), "origin": 1.0})],
     "registers": [{"registers": 4.0}],
     "scaling": [
         {"scaling": "linear", "native": (1, 2)},
@@ -142,6 +143,8 @@ def answer(encoding: PositionEncoding, pair: Pair) -> Answer:
         if position is None:
             return torch.zeros(pairs, dtype=torch.float64)
         x = torch.tensor(position, dtype=torch.float64)
+        if position is pair.q_pos or position is pair.k_pos:
+            x = x + options.get("origin", 0.0)
         if spans is not None:
             x = x * torch.tensor(spans) / torch.tensor(common(pair))
         return vectors(tuple(options.items()), axes, pair.head, pairs, base, growth, native) @ x

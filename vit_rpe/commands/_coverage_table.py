@@ -11,7 +11,7 @@ from vit_rpe.commands._random_weights import randomize
 
 __all__ = ["Outcome", "outcome_of", "print_coverage"]
 
-FLOAT32, FLOAT64 = 1e-4, 1e-7
+FLOAT32, FLOAT64 = 1e-4, 1e-6
 """Largest differences of features, relative to the largest feature, that count as exact. timm computes angles and the
 inputs of position networks in float32, in models of float64 too, which bounds the second."""
 

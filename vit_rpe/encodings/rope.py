@@ -15,8 +15,9 @@ Pair (c, c + D/2) turns by angle c. Prefix tokens have angle 0, so a pair with o
 the prefix tokens after the class token on a lattice of their own (ViT-5: 4 registers, 2 x 2, base 100).
 
 With ``reference`` the positions of any grid are stretched to span the given size, x_a size_ref / size_a (EVA-02: A
-Visual Representation for Neon Genesis, arXiv 2303.11331, and models that follow its code). With ``scaling`` frequencies
-change on grids larger than ``native`` (:mod:`vit_rpe.encodings._scaling`).
+Visual Representation for Neon Genesis, arXiv 2303.11331, and models that follow its code), and ``origin`` is added
+before that (Perception Encoder, arXiv 2504.13181: 1, so that its class token stands apart). With ``scaling``
+frequencies change on grids larger than ``native`` (:mod:`vit_rpe.encodings._scaling`).
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ class Rope(PositionEncoding):
             half, ``"golden"``: each head).
         directions: of the spiral over the half turn, even; None = 16 or the largest power of two that the width allows.
         reference: stretch the positions of every grid to span this size, one entry per axis; None = leave them.
+        origin: the place of the first token along every axis; only pairs with a prefix token, at 0, feel it.
         registers: base of the frequencies of register tokens, see above; None = they have angle 0.
         scaling: on larger grids, ``"linear"``, ``"ntk"`` (axial) or ``"yarn"``; None = as on the native one.
         native: size that ``scaling`` compares with; None = that of the native grid. Resizing keeps it.
@@ -105,6 +107,7 @@ class Rope(PositionEncoding):
         zero_share: float = 0.0,
         directions: int | None = None,
         reference: tuple[int, ...] | None = None,
+        origin: float = 0.0,
         registers: float | None = None,
         scaling: str | None = None,
         native: tuple[int, ...] | None = None,
@@ -147,6 +150,7 @@ class Rope(PositionEncoding):
         self.fastest = fastest
         self.zero_share = zero_share
         self.reference = reference
+        self.origin = origin
         self.registers = registers
         self.scaling = scaling
 
@@ -173,7 +177,7 @@ class Rope(PositionEncoding):
             vectors = scaled_vectors(vectors, self.scaling, sigma, self.native)
 
         def turned(grid: TokenGrid) -> Rotation:
-            coordinates = [places(grid, axis, device, torch.float32) for axis in range(grid.ndim)]
+            coordinates = [places(grid, axis, device, torch.float32) + self.origin for axis in range(grid.ndim)]
             if self.reference is not None:
                 spans = zip(coordinates, lattice, self.reference, strict=True)
                 coordinates = [place / size * span for place, size, span in spans]

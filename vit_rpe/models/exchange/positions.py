@@ -74,7 +74,10 @@ def eva_position(model: Any, name: str) -> Position:
         spec.update({key: value for key, value in changes.items() if value is not None})
     else:
         raise cannot_express(name, f"a rotary embedding of type {type(rope).__name__}")
-    require(float(getattr(rope, "grid_offset", 0.0)) == 0.0, name, "a rotary grid offset")
+    offset = float(getattr(rope, "grid_offset", 0.0))
+    require(offset == 0.0 or isinstance(rope, RotaryEmbeddingCat), name, "a rotary grid offset")
+    if offset != 0.0:
+        spec["origin"] = offset
     augmented = getattr(rope, "aug_active", False) and not isinstance(rope, RotaryEmbeddingDinoV3)
     require(not augmented, name, "random rotary coordinates in training")
     layout = Layout(

@@ -51,8 +51,7 @@ def reduced_args(model: Any) -> dict[str, Any]:
     if isinstance(model, WINDOWS):
         return _stages(model)
     if isinstance(model, maxxvit.MaxxVit):
-        widths = [info["num_chs"] for info in model.feature_info][-len(model.stages) :]
-        return {"depths": (1,) * len(widths), "embed_dim": tuple(min(width, WIDEST) for width in widths)}
+        return {"depths": (1,) * len(model.stages)}  # convolutions in groups bind its widths
     raise ValueError(f"no reduced form of {type(model).__name__} is known")
 
 

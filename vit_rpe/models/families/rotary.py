@@ -88,7 +88,7 @@ def rotary_spec(rope: nn.Module) -> dict[str, Any] | ValueError:
         if rope.ref_feat_shape is not None:
             spec["reference"] = tuple(rope.ref_feat_shape)
         if rope.grid_offset:
-            spec["first"] = float(rope.grid_offset)
+            spec["origin"] = float(rope.grid_offset)
     elif isinstance(rope, RotaryEmbeddingDinoV3):
         if rope.temperature is None or rope.min_period is not None or rope.grid_offset:
             return ValueError("rotary periods given by their ends, or an offset, have no counterpart here")
