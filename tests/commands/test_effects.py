@@ -216,6 +216,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         "models.export.export_model": 0.0,
         "commands.parity.compare": Difference(0.0, 0.0, 1.0),
         "commands.parity.print_export_table": None,
+        "commands.parity.print_coverage": None,
     }.items():
         monkeypatch.setattr(f"vit_rpe.{place}", note(place, result))
     savefig = Figure.savefig
@@ -280,6 +281,8 @@ CONTRADICTIONS = [
     ("study --config study/digits --jobs 0", "--jobs must be an integer of at least 1"),
     ("encodings --pictures out --format json", "--pictures draws instead"),
     ("parity --encodings bias", "--encodings goes with --export"),
+    ("parity --architectures swin_tiny_patch4_window7_224", "--architectures goes with --coverage"),
+    ("parity --coverage --depth 1", "--coverage takes every architecture at a size of its own"),
     ("benchmark data --setting memory --data.path {folder}", "--data.path is for --setting jpeg"),
     ("benchmark --depth 2 data", "is for models and means nothing"),
     ("extrapolate --checkpoint {run} --resample", "--resample is for language models"),

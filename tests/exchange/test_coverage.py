@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import timm
 
+from vit_rpe.commands._coverage_table import outcome_of
 from vit_rpe.models.exchange.coverage import architectures, has_relative_position, may_have_position, on_meta
 
 WITH = (
@@ -42,3 +43,27 @@ def test_how_many_files() -> None:
         assert files >= 281
     assert set(WITH) <= set(found)
     assert not set(WITHOUT) & set(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "route"),
+    [
+        ("swin_large_patch4_window12_384", "replace_attention"),
+        ("samvit_huge_patch16", "replace_attention"),
+        ("vit_5b_patch16_sapiens2", "replace_attention"),
+        ("vit_pe_core_small_patch16_384", "replace_attention"),
+        ("vit_small_patch16_rope_mixed_224", "from_timm"),
+        ("beit_base_patch16_224", "from_timm"),
+    ],
+)
+def test_what_is_exact_says_by_what(name: str, route: str) -> None:
+    found = outcome_of(name)
+    assert (found.state, found.route) == ("exact", route)
+    assert found.differences is not None
+    assert found.differences[0] < 1e-5
+
+
+def test_what_is_not_taken_in_says_why() -> None:
+    found = outcome_of("efficientvit_m0")
+    assert found.state == "refused"
+    assert "timm.models.efficientvit_msra" in found.reason
