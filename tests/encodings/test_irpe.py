@@ -93,7 +93,12 @@ def test_refused(options: dict[str, Any], message: str) -> None:
         create_encoding({"name": "irpe", **options}, H, D, GRID)
 
 
-@pytest.mark.parametrize("size", [(5,), (2, 3, 4)])
-def test_two_axes_only(size: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match="defined for 2 axes"):
-        create_encoding("irpe", H, D, TokenGrid(size))
+@pytest.mark.parametrize(("size", "names"), [((2, 3), "hw"), ((2, 3, 4), "thw")])
+def test_cross_has_a_table_for_each_axis(size: tuple[int, ...], names: str) -> None:
+    encoding = create_encoding({"name": "irpe", "method": "cross"}, H, D, TokenGrid(size))
+    assert list(encoding.state_dict()) == [f"table_k_{letter}" for letter in names]
+
+
+def test_cross_in_one_dimension_is_product() -> None:
+    with pytest.raises(ValueError, match="it is 'product'"):
+        create_encoding({"name": "irpe", "method": "cross"}, H, D, TokenGrid((5,)))

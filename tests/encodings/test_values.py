@@ -7,9 +7,10 @@ import math
 import pytest
 import torch
 
-from tests.encodings.build import HEAD_DIM, build, inputs, native_grid, output
+from tests.encodings.build import HEAD_DIM, HEADS, build, inputs, native_grid, output
 from vit_rpe.encodings import create_encoding
 from vit_rpe.encodings._rotary import rotation
+from vit_rpe.encodings._starts import neighbours
 from vit_rpe.encodings.alibi import alibi_slopes
 from vit_rpe.encodings.cpb import log_coordinate
 from vit_rpe.encodings.kerple import held
@@ -222,3 +223,73 @@ def test_cpb_adds_nothing_after_zero_where_it_can() -> None:
 def test_alibi_refuses_zero_unless_learned() -> None:
     with pytest.raises(ValueError, match="learned=True"):
         build("alibi", native_grid(2)).zero_()
+
+
+def test_impulse_heads_look_at_the_neighbours() -> None:
+    """Each head's best key is the published one, key minus query; both tables add the same."""
+    grid = TokenGrid((5, 6))
+    spec = {"init": "impulse", "strength": 0.7}
+    joint, summed = (create_encoding({"name": name, **spec}, 10, HEAD_DIM, grid) for name in ("bias", "bias_axial"))
+    bias = dense_bias(joint(grid, grid))
+    torch.testing.assert_close(bias, dense_bias(summed(grid, grid)))
+    looks = [(0, 0), (-1, 0), (0, 1), (0, -1), (1, 0), (-1, -1), (-1, 1), (1, -1), (1, 1), (0, 0)]
+    query = 2 * 6 + 3
+    for head, (down, right) in enumerate(looks):
+        assert bias[head, query].argmax() == (2 + down) * 6 + 3 + right
+        assert bias[head, query].max() == 0
+    torch.testing.assert_close(bias[0, query, query + 2], torch.tensor(-0.7 * 4))
+
+
+@pytest.mark.parametrize("axes", [1, 3])
+def test_impulse_on_other_axes_starts_with_the_token_itself(axes: int) -> None:
+    known = neighbours(axes)
+    assert known[0] == (0,) * axes
+    assert len(set(known)) == 3**axes
+    squares = [sum(step * step for step in place) for place in known]
+    assert squares == sorted(squares)
+
+
+def test_gaussian_heads_look_at_a_grid_around_the_query() -> None:
+    grid = TokenGrid((5, 6))
+    encoding = create_encoding({"name": "gaussian", "strength": 0.5}, 11, HEAD_DIM, grid)
+    bias = dense_bias(encoding(grid, grid))
+    query = 2 * 6 + 3
+    for head in range(9):
+        down, right = head % 3 - 1, head // 3 - 1
+        assert bias[head, query].argmax() == (2 + down) * 6 + 3 + right
+    assert not encoding.v[9:].any()
+    even = create_encoding("gaussian", 4, HEAD_DIM, grid)
+    assert even.v[:, 1:].tolist() == [[1, 1], [-1, 1], [1, -1], [-1, -1]]
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"name": "decomposed", "init": "impulse"}, "cannot have init='impulse'"),
+        ({"name": "bias", "strength": 2.0}, "is that of init='impulse'"),
+        ({"name": "bias", "init": "impulse", "symmetric": True}, "one entry for both ways"),
+        ({"name": "fourier", "terms": 1, "base": 7.0}, "has no effect"),
+    ],
+)
+def test_starts_without_effect_are_refused(spec: dict, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        create_encoding(spec, HEADS, HEAD_DIM, TokenGrid((2, 3)))
+
+
+@pytest.mark.parametrize("name", ["bias", "bias_axial"])
+def test_a_symmetric_table_is_resampled_as_its_whole(name: str) -> None:
+    """Resampling half of the offsets equals resampling both mirrored halves."""
+    half = create_encoding({"name": name, "symmetric": True}, HEADS, HEAD_DIM, TokenGrid((4, 5)))
+    whole = create_encoding(name, HEADS, HEAD_DIM, TokenGrid((4, 5)))
+    with torch.no_grad():
+        for one, other in zip(half.parameters(), whole.parameters(), strict=True):
+            one.normal_()
+            mirrored = one
+            for dim in range(1, one.ndim):
+                mirrored = torch.cat([mirrored.flip(dim), mirrored.narrow(dim, 1, mirrored.shape[dim] - 1)], dim)
+            other.copy_(mirrored)
+    grid = TokenGrid((7, 3))
+    for resized in (half.resized(grid), whole.resized(grid)):
+        assert resized.grid_of(resized.state_dict()) == grid.size
+    expected = dense_bias(whole.resized(grid)(grid, grid))
+    torch.testing.assert_close(dense_bias(half.resized(grid)(grid, grid)), expected)

@@ -9,6 +9,9 @@ CHANGES: dict = {
     "resample": [{"resample": "geometric"}],
     "max_distance": [{"max_distance": 0}, {"max_distance": 1}],
     "share_heads": [{"share_heads": True}],
+    "symmetric": [{"symmetric": True}, {"symmetric": True, "max_distance": 1}],
+    "init": [{"init": "impulse"}, {"init": "impulse", "prefix": "learned"}],
+    "strength": [({"init": "impulse"}, {"init": "impulse", "strength": 0.3})],
     "init_std": [{"init_std": 0.5}],
     "prefix": [{"prefix": "learned"}, {"prefix": "learned", "share_heads": True}],
 }
@@ -23,6 +26,9 @@ def answer(encoding: PositionEncoding, pair: Pair) -> Answer:
         return Answer(pair.content if learned is None else pair.content + learned[head, pair.prefix_case])
     entry = encoding.table[head]
     for delta in pair.delta:
+        if encoding.spec.get("symmetric"):
+            entry = entry[min(abs(delta), len(entry) - 1)]
+            continue
         largest = (entry.shape[0] - 1) // 2
         entry = entry[clamp(delta, -largest, largest) + largest]
     return Answer(pair.content + entry)

@@ -39,16 +39,18 @@ def buckets(encoding: PositionEncoding, pair: Pair) -> list[tuple[str, int]]:
     method, ratio = encoding.spec.get("method", "product"), encoding.spec.get("ratio", 1.9)
     half = int(2 * ratio)
     levels = 2 * half + 1
+    endings = {1: [""], 2: ["_h", "_w"], 3: ["_t", "_h", "_w"]}[len(pair.q_grid.size)]
     if pair.delta is None:
-        return [("_h", -1), ("_w", -1)] if method == "cross" else [("", -1)]
-    dh, dw = pair.delta
+        return [(ending, -1) for ending in endings] if method == "cross" else [("", -1)]
     if method == "cross":
-        return [("_h", g(dh, ratio) + half), ("_w", g(dw, ratio) + half)]
+        return [(ending, g(delta, ratio) + half) for ending, delta in zip(endings, pair.delta, strict=True)]
     if method == "product":
-        return [("", (g(dh, ratio) + half) * levels + g(dw, ratio) + half)]
-    if method == "euclidean":
-        return [("", g(round(math.sqrt(dh * dh + dw * dw)), ratio))]
-    return [("", g(dh * dh + dw * dw, ratio))]
+        row = 0
+        for delta in pair.delta:
+            row = row * levels + g(delta, ratio) + half
+        return [("", row)]
+    squared = sum(delta * delta for delta in pair.delta)
+    return [("", g(round(math.sqrt(squared)) if method == "euclidean" else squared, ratio))]
 
 
 def answer(encoding: PositionEncoding, pair: Pair) -> Answer:
@@ -66,6 +68,10 @@ def answer(encoding: PositionEncoding, pair: Pair) -> Answer:
             else:
                 logit = logit + pair.s * ((pair.q if side == "k" else pair.k) * vector).sum()
     return Answer(logit, value=value)
+
+
+def refuses(options: dict, native, q_grid, k_grid) -> bool:
+    return options.get("method") == "cross" and len(native.size) == 1
 
 
 def swap_axes(state: dict) -> dict:

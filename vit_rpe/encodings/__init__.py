@@ -13,7 +13,9 @@ from vit_rpe.encodings.cpb import ContinuousBias
 from vit_rpe.encodings.deberta import Deberta
 from vit_rpe.encodings.decomposed import Decomposed
 from vit_rpe.encodings.fire import Fire
+from vit_rpe.encodings.fourier import Fourier
 from vit_rpe.encodings.frozen import FrozenPosition
+from vit_rpe.encodings.gaussian import Gaussian
 from vit_rpe.encodings.irpe import IRPE
 from vit_rpe.encodings.kerple import Kerple
 from vit_rpe.encodings.lookhere import LookHere
@@ -35,7 +37,9 @@ __all__ = [
     "Deberta",
     "Decomposed",
     "Fire",
+    "Fourier",
     "FrozenPosition",
+    "Gaussian",
     "Kerple",
     "LookHere",
     "NoPosition",

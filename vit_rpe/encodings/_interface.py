@@ -39,8 +39,12 @@ class PositionEncoding(nn.Module, ABC):
     """Name and options, as :func:`vit_rpe.encodings.create_encoding` was given them."""
     offset_dims: Mapping[str, Sequence[int]] = MappingProxyType({})
     """For parameters whose length is that of the native grid: the dimensions that run over its offsets."""
+    offsets_are_halved: bool = False
+    """Whether these dimensions hold the offsets from 0 on, for both signs."""
     deprecated_options: ClassVar[frozenset[str]] = frozenset()
     """Old names of options, which are understood and not listed."""
+    absent_options: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Options of related encodings that this one cannot have, with the reason."""
 
     def __init__(self, num_heads: int, head_dim: int, grid: TokenGrid) -> None:
         super().__init__()
@@ -113,7 +117,8 @@ class PositionEncoding(nn.Module, ABC):
         lengths = [
             weights[name].shape[dim] for name, dims in self.offset_dims.items() if name in weights for dim in dims
         ]
-        return tuple((length + 1) // 2 for length in lengths) if len(lengths) == self.grid.ndim else None
+        sizes = lengths if self.offsets_are_halved else [(length + 1) // 2 for length in lengths]
+        return tuple(sizes) if len(lengths) == self.grid.ndim else None
 
     def no_weight_decay(self) -> set[str]:
         """Names of own parameters that weight decay must leave alone; by default all."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from vit_rpe.checks import check_type, closest
 from vit_rpe.encodings._interface import as_tuple
-from vit_rpe.encodings._registry import encoding_options
+from vit_rpe.encodings._registry import encoding_class, encoding_options
 
 Spec = str | Mapping[str, Any]
 """One encoding: its name, or ``{"name": ..., option: ...}``."""
@@ -28,6 +28,9 @@ def parse_spec(spec: Spec) -> dict[str, Any]:
     for key, value in spec.items():
         if key == "name":
             continue
+        absent = encoding_class(spec["name"]).absent_options
+        if key in absent:
+            raise ValueError(f"rpe {spec['name']!r} cannot have {key}={value!r}: {absent[key]}")
         if key not in understood:
             raise ValueError(
                 f"rpe {spec['name']!r} has no option {key!r}{closest(str(key), options)}; "

@@ -59,6 +59,12 @@ def distinct_offsets(
     return torch.arange(high - low + 1, device=device) + low, delta - low
 
 
+def occurring_offsets(q: TokenGrid, k: TokenGrid, axis: int, device: Device = None) -> Tensor:
+    """All offsets between the first and the last that occur along one axis, rising by 1, int64 (R,)."""
+    low, count = offset_range(q, k, axis)
+    return torch.arange(count, device=device) + low
+
+
 def draw_normal(parameter: Tensor, std: float) -> None:
     """Fill with normal values, cut at two units; ``std=0`` gives zeros."""
     if std == 0:
@@ -82,18 +88,21 @@ def project(layer: nn.Module, values: Tensor) -> Tensor:
         return torch.func.functional_call(layer, low, values.to(dtype)) if low else layer(values.to(dtype))
 
 
-def offset_table(table: Tensor, q: TokenGrid, k: TokenGrid, max_distance: Sequence[int]) -> Tensor:
+def offset_table(
+    table: Tensor, q: TokenGrid, k: TokenGrid, max_distance: Sequence[int], *, symmetric: bool = False
+) -> Tensor:
     """The entries of T[h, delta_1 + M_1, ..., delta_n + M_n] at the offsets that occur between two grids.
 
     Args:
         table: (H, L_1, ..., L_n); offsets beyond M_a have the entry at the edge.
+        symmetric: T[h, abs(delta_1), ..., abs(delta_n)] instead, (H, M_1 + 1, ..., M_n + 1).
 
     Returns:
         (H, R_1, ..., R_n) in at least float32, in the form of :class:`PositionTerms`' ``offset_bias``.
     """
     table = at_least_float32(table)
     for axis, distance in enumerate(max_distance):
-        table = axis_entries(table, 1 + axis, q, k, axis, distance)
+        table = axis_entries(table, 1 + axis, q, k, axis, distance, symmetric=symmetric)
     return table
 
 
@@ -104,9 +113,14 @@ def check_axes(axes: str, grid: TokenGrid, *, default: str) -> None:
         raise ValueError(f"axes={axes!r} needs a grid of several axes, got {grid.size}: in 1-D leave it {default!r}")
 
 
-def axis_entries(table: Tensor, dim: int, q: TokenGrid, k: TokenGrid, axis: int, max_distance: int) -> Tensor:
+def axis_entries(
+    table: Tensor, dim: int, q: TokenGrid, k: TokenGrid, axis: int, max_distance: int, *, symmetric: bool = False
+) -> Tensor:
     """The entries of a table at the offsets that occur along one axis, which is dimension ``dim`` of the table."""
     low, count = offset_range(q, k, axis)
+    if symmetric:
+        rows = (torch.arange(count, device=table.device) + low).abs().clamp(max=max_distance)
+        return table.index_select(dim, rows)
     if are_constants(low, count) and low >= -max_distance and low + count - 1 <= max_distance:
         return table.narrow(dim, low + max_distance, count)
     rows = (torch.arange(count, device=table.device) + low).clamp(-max_distance, max_distance) + max_distance
@@ -144,7 +158,9 @@ def prefix_parameter(prefix: str, num_rows: int, grid: TokenGrid) -> nn.Paramete
     return nn.Parameter(torch.empty(num_rows, 3))
 
 
-def resample_on_load(module: PositionEncoding, dims: dict[str, Sequence[int]], *, exact: bool, method: str) -> None:
+def resample_on_load(
+    module: PositionEncoding, dims: dict[str, Sequence[int]], *, exact: bool, method: str, symmetric: bool = False
+) -> None:
     """Make ``load_state_dict`` resample the named tables of ``module`` when they come from another native grid.
 
     Args:
@@ -152,6 +168,7 @@ def resample_on_load(module: PositionEncoding, dims: dict[str, Sequence[int]], *
         exact: the table covers its native grid exactly (no ``max_distance`` given); only then is a longer table the
             same thing at another resolution, otherwise a difference in length is an error.
         method: one of :data:`vit_rpe.position.resampling.RESAMPLINGS`.
+        symmetric: the tables hold offsets from 0 on, for both signs.
 
     Raises:
         ValueError: another ``method``, or one that would have no effect.
@@ -159,12 +176,14 @@ def resample_on_load(module: PositionEncoding, dims: dict[str, Sequence[int]], *
     check_choice("resample", method, RESAMPLINGS)
     if exact:
         module.offset_dims = dims
+        module.offsets_are_halved = symmetric
     elif method != "bicubic":
         raise ValueError(
             f"resample={method!r} has no effect on {module.name!r} here: a table with a fixed max_distance is never "
             "resampled; leave resample out, or let the table follow the native grid"
         )
-    module.register_load_state_dict_pre_hook(partial(_resample_entries, dims=dims, exact=exact, method=method))
+    hook = partial(_resample_entries, dims=dims, exact=exact, method=method, symmetric=symmetric)
+    module.register_load_state_dict_pre_hook(hook)
 
 
 def _resample_entries(
@@ -180,6 +199,7 @@ def _resample_entries(
     dims: dict[str, Sequence[int]],
     exact: bool,
     method: str,
+    symmetric: bool,
 ) -> None:
     for name, over in dims.items():
         source = state_dict.get(prefix + name)
@@ -200,4 +220,15 @@ def _resample_entries(
                 "max_distance is fixed: build the model with the max_distance of the weights"
             )
         else:
-            state_dict[prefix + name] = resample(source, over, [target.shape[dim] for dim in over], method=method)
+            lengths = [target.shape[dim] for dim in over]
+            one = _resample_half if symmetric else resample
+            state_dict[prefix + name] = one(source, over, lengths, method=method)
+
+
+def _resample_half(table: Tensor, dims: Sequence[int], lengths: Sequence[int], *, method: str) -> Tensor:
+    """:func:`resample` of a table that holds offsets from 0 on: its mirror image is put in front of it, and cut off."""
+    for dim, length in zip(dims, lengths, strict=True):
+        size = table.shape[dim]
+        whole = torch.cat([table.narrow(dim, 1, size - 1).flip(dim), table], dim)
+        table = resample(whole, [dim], [2 * length - 1], method=method).narrow(dim, length - 1, length)
+    return table.contiguous()

@@ -16,8 +16,8 @@ from vit_rpe.checks import check_choice
 from vit_rpe.encodings._card import Card
 from vit_rpe.encodings._interface import PositionEncoding, at_least_float32
 from vit_rpe.encodings._registry import register
+from vit_rpe.encodings._tables import occurring_offsets
 from vit_rpe.position.geometry import Device, TokenGrid
-from vit_rpe.position.offset_tables import offset_range
 from vit_rpe.position.terms import PositionTerms
 
 METRICS = ("l2", "l1", "linf")
@@ -36,8 +36,7 @@ def offset_distance(q: TokenGrid, k: TokenGrid, metric: str, device: Device = No
     """norm(delta) of all offsets between two grids, float32 (R_1, ..., R_n)."""
     total = torch.zeros((), device=device)
     for axis in range(q.ndim):
-        low, count = offset_range(q, k, axis)
-        delta = (torch.arange(count, device=device) + low).float()
+        delta = occurring_offsets(q, k, axis, device).float()
         if metric == "l2":
             total = total[..., None] + delta.square()
         elif metric == "l1":

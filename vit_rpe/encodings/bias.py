@@ -20,6 +20,7 @@ from vit_rpe.checks import check_choice
 from vit_rpe.encodings._card import Card
 from vit_rpe.encodings._interface import PositionEncoding, at_least_float32, per_axis
 from vit_rpe.encodings._registry import register
+from vit_rpe.encodings._starts import STARTS, impulse_along
 from vit_rpe.encodings._tables import (
     PREFIX_CHOICES,
     axis_entries,
@@ -39,7 +40,7 @@ EXTRAPOLATION = "edge value beyond the table, centre of it on a smaller grid; re
 
 class _BiasTables(PositionEncoding):
     """One table ``table`` (H, 2 M_1 + 1, ..., 2 M_n + 1), or ``table_0`` ... one an axis, each (H, 2 M_a + 1), where
-    summed; and ``prefix_bias`` (H, 3) where learned."""
+    summed; M + 1 instead of 2 M + 1 where symmetric; and ``prefix_bias`` (H, 3) where learned."""
 
     def __init__(
         self,
@@ -49,18 +50,25 @@ class _BiasTables(PositionEncoding):
         *,
         axes: str,
         max_distance: int | tuple[int, ...] | None,
+        symmetric: bool,
         share_heads: bool,
+        init: str,
         init_std: float,
+        strength: float,
         prefix: str,
         resample: str,
     ) -> None:
         super().__init__(num_heads, head_dim, grid)
         check_choice("prefix", prefix, PREFIX_CHOICES)
         self.max_distance = per_axis(max_distance, grid, name="max_distance")
+        _check_start(init, strength, symmetric)
         self.axes = axes
+        self.symmetric = symmetric
+        self.init = init
         self.init_std = init_std
+        self.strength = strength
         rows = 1 if share_heads else num_heads
-        lengths = [2 * distance + 1 for distance in self.max_distance]
+        lengths = [distance + 1 if symmetric else 2 * distance + 1 for distance in self.max_distance]
         if axes == "joint":
             self.table = nn.Parameter(torch.empty(rows, *lengths))
             over = {"table": range(1, 1 + grid.ndim)}
@@ -69,12 +77,19 @@ class _BiasTables(PositionEncoding):
             for name, length in zip(over, lengths, strict=True):
                 self.register_parameter(name, nn.Parameter(torch.empty(rows, length)))
         self.prefix_bias = prefix_parameter(prefix, rows, grid)
-        resample_on_load(self, over, exact=max_distance is None, method=resample)
+        resample_on_load(self, over, exact=max_distance is None, method=resample, symmetric=symmetric)
         self.reset_parameters()
 
+    @torch.no_grad()
     def reset_parameters(self) -> None:
         for parameter in self.parameters():
             draw_normal(parameter, self.init_std)
+        if self.init == "impulse":
+            axes, far = self.grid.ndim, self.max_distance
+            tables = [parameter for name, parameter in self.named_parameters() if name.startswith("table")]
+            parts = [impulse_along(axis, len(tables[0]), axes, far[axis], self.strength) for axis in range(axes)]
+            for table, start in zip(tables, [axis_sum(parts)] if self.axes == "joint" else parts, strict=True):
+                table.copy_(start)
 
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
         return PositionTerms(
@@ -84,10 +99,22 @@ class _BiasTables(PositionEncoding):
     def _entries(self, q: TokenGrid, k: TokenGrid) -> Tensor:
         """The bias of all offsets that occur, (H, R_1, ..., R_n)."""
         if self.axes == "joint":
-            return offset_table(self.table, q, k, self.max_distance)
-        tables = [at_least_float32(getattr(self, f"table_{axis}")) for axis in range(q.ndim)]
-        found = zip(tables, self.max_distance, strict=True)
-        return axis_sum([axis_entries(table, 1, q, k, axis, far) for axis, (table, far) in enumerate(found)])
+            return offset_table(self.table, q, k, self.max_distance, symmetric=self.symmetric)
+        found = []
+        for axis, distance in enumerate(self.max_distance):
+            table = at_least_float32(getattr(self, f"table_{axis}"))
+            found.append(axis_entries(table, 1, q, k, axis, distance, symmetric=self.symmetric))
+        return axis_sum(found)
+
+
+def _check_start(init: str, strength: float, symmetric: bool) -> None:
+    check_choice("init", init, STARTS)
+    if init == "normal" and strength != 1.0:
+        raise ValueError(f"strength={strength!r} is that of init='impulse', got init={init!r}")
+    if init == "impulse" and symmetric:
+        raise ValueError("init='impulse' makes heads look one way, and symmetric=True has one entry for both ways")
+    if not strength > 0:
+        raise ValueError(f"strength must be positive, got {strength!r}")
 
 
 @register(
@@ -105,13 +132,17 @@ class RelativeBias(_BiasTables):
         num_heads, head_dim, grid: as for every encoding.
         axes: ``"joint"`` for one table over tuples of offsets, ``"summed"`` for one per axis; in 1-D ``"joint"``.
         max_distance: offsets beyond it share the edge entry; an int or one per axis; None = exact on the native grid.
+        symmetric: one entry for an offset and its mirror images, abs(delta_a) along every axis.
         share_heads: one table for all heads.
+        init: ``"normal"``, or ``"impulse"`` for heads that look at the token itself and at its neighbours.
         init_std: standard deviation of the initial values (truncated normal).
+        strength: of the impulse: T[h, delta] = -strength norm(delta + c_h)^2.
         prefix: ``"zero"``, or ``"learned"`` for a scalar for prefix->patch, patch->prefix and prefix->prefix.
         resample: to another native grid, ``"bicubic"`` or ``"geometric"`` (near offsets keep their value).
 
     Raises:
-        ValueError: a bad ``axes``, ``max_distance``, ``prefix`` or ``resample``.
+        ValueError: a bad ``axes``, ``max_distance``, ``init``, ``strength``, ``prefix`` or ``resample``; an impulse in
+            a symmetric table, which would look both ways.
     """
 
     def __init__(
@@ -122,8 +153,11 @@ class RelativeBias(_BiasTables):
         *,
         axes: str = "joint",
         max_distance: int | tuple[int, ...] | None = None,
+        symmetric: bool = False,
         share_heads: bool = False,
+        init: str = "normal",
         init_std: float = 0.02,
+        strength: float = 1.0,
         prefix: str = "zero",
         resample: str = "bicubic",
     ) -> None:
@@ -134,8 +168,11 @@ class RelativeBias(_BiasTables):
             grid,
             axes=axes,
             max_distance=max_distance,
+            symmetric=symmetric,
             share_heads=share_heads,
+            init=init,
             init_std=init_std,
+            strength=strength,
             prefix=prefix,
             resample=resample,
         )
@@ -159,8 +196,11 @@ class AxialBias(_BiasTables):
         grid: TokenGrid,
         *,
         max_distance: int | tuple[int, ...] | None = None,
+        symmetric: bool = False,
         share_heads: bool = False,
+        init: str = "normal",
         init_std: float = 0.02,
+        strength: float = 1.0,
         prefix: str = "zero",
         resample: str = "bicubic",
     ) -> None:
@@ -170,8 +210,11 @@ class AxialBias(_BiasTables):
             grid,
             axes="summed",
             max_distance=max_distance,
+            symmetric=symmetric,
             share_heads=share_heads,
+            init=init,
             init_std=init_std,
+            strength=strength,
             prefix=prefix,
             resample=resample,
         )

@@ -30,13 +30,13 @@ from vit_rpe.encodings._native import remember_native, set_native
 from vit_rpe.encodings._registry import register
 from vit_rpe.encodings._tables import (
     PREFIX_CHOICES,
+    occurring_offsets,
     prefix_entries,
     prefix_parameter,
     project,
 )
 from vit_rpe.position.geometry import Device, TokenGrid
 from vit_rpe.position.geometry_cache import once_per_forward
-from vit_rpe.position.offset_tables import offset_range
 from vit_rpe.position.terms import PositionTerms
 
 MODES = ("swinv2", "log")
@@ -55,8 +55,7 @@ def coordinates(
     q: TokenGrid, k: TokenGrid, axis: int, mode: str, size: int, device: Device, dtype: torch.dtype
 ) -> Tensor:
     """:func:`log_coordinate` of every offset that occurs along one axis, (R,)."""
-    low, count = offset_range(q, k, axis)
-    return log_coordinate((torch.arange(count, device=device) + low).to(dtype), mode, size)
+    return log_coordinate(occurring_offsets(q, k, axis, device).to(dtype), mode, size)
 
 
 @register(

@@ -17,6 +17,7 @@ Differs from the papers: any number of axes; the ratio comes from the strides, n
 from __future__ import annotations
 
 import math
+from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
@@ -59,6 +60,10 @@ class Decomposed(PositionEncoding):
         init_std: standard deviation of the initial values (truncated normal), 0 = zeros as in Segment Anything.
         resample: to another native grid, ``"bicubic"`` or ``"geometric"`` (near offsets keep their value).
     """
+
+    absent_options = MappingProxyType(
+        {"init": "its vectors meet the content of the query, so that no start of them looks anywhere"}
+    )
 
     def __init__(
         self, num_heads: int, head_dim: int, grid: TokenGrid, *, init_std: float = 0.0, resample: str = "bicubic"

@@ -1,4 +1,4 @@
-"""Vectors (or scalars) for buckets of the 2-D offset, on keys, queries or values:
+"""Vectors (or scalars) for buckets of the offset, on keys, queries or values:
 
     on "k":  logits_ij += s <q_i, p[b(delta)]>
     on "q":  logits_ij += s <k_j, p[b(delta)]>
@@ -11,18 +11,20 @@ piecewise index (eq. 18) with alpha : beta : gamma = 1 : 2 : 8 times ``ratio`` i
     y = alpha + ln(|x| / alpha) / ln(gamma / alpha) (beta - alpha)
 
 ``product``: b = (g(dh), g(dw)); ``cross``: two tables, g(dh) and g(dw), summed; ``euclidean``: g(round(norm(delta)));
-``quantization``: g(dh^2 + dw^2) as in the released code. Every pair with a prefix token has one bucket more.
-Cost: buckets of the distinct offsets, one product with their vectors (50 by default) and a gather.
+``quantization``: g(dh^2 + dw^2) as in the released code. With other axes alike: one index or one table an axis. Every
+pair with a prefix token has one bucket more. Cost: buckets of the distinct offsets, one product with their vectors (50
+by default) and a gather.
 
-Differs from the released code: all three sides are indexed by query minus key (files of side "q" are key minus query),
-``euclidean`` and ``quantization`` hold the half of the rows that can occur (row r here is row beta + r there), and a
-grid without prefix tokens has no extra bucket.
+Differs from the released code: any number of axes; all three sides are indexed by query minus key (files of side "q"
+are key minus query), ``euclidean`` and ``quantization`` hold the half of the rows that can occur (row r here is row
+beta + r there), and a grid without prefix tokens has no extra bucket.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import reduce
 
 import torch
 from torch import Tensor, nn
@@ -82,13 +84,18 @@ def level_of_pairs(q: TokenGrid, k: TokenGrid, axis: int, starts: tuple[int, ...
 
 @once_per_forward
 def joint_bucket(q: TokenGrid, k: TokenGrid, method: str, starts: tuple[int, ...], device: Device = None) -> Tensor:
-    """The bucket of every offset that occurs, for the methods that mix both coordinates, int64 (R_h, R_w)."""
-    dh, dw = (distinct_offsets(q, k, axis, device)[0] for axis in range(2))
+    """The bucket of every offset that occurs, for the methods that mix the axes, int64 (R_1, ..., R_n)."""
+    offsets = [distinct_offsets(q, k, axis, device)[0] for axis in range(q.ndim)]
     if method == "product":
-        return level_of(dh, starts)[:, None] * (2 * len(starts) + 1) + level_of(dw, starts)
-    squared = dh.square()[:, None] + dw.square()
+        levels = 2 * len(starts) + 1
+        return reduce(lambda rows, delta: rows[..., None] * levels + level_of(delta, starts), offsets, _nothing(device))
+    squared = reduce(lambda total, delta: total[..., None] + delta.square(), offsets, _nothing(device))
     # round(sqrt(x)) >= t is x > t (t - 1) for integers: no root is taken, and none is rounded wrongly.
     return count_reached(squared, [t * (t - 1) + 1 if method == "euclidean" else t for t in starts])
+
+
+def _nothing(device: Device) -> Tensor:
+    return torch.zeros((), dtype=torch.int64, device=device)
 
 
 @once_per_forward
@@ -104,24 +111,23 @@ def bucket_of_pairs(bucket: Tensor, q: TokenGrid, k: TokenGrid, of_prefix: int) 
         adds=("offset_bias", "axis_bias", "prefix_bias", "on_query", "on_key", "on_value"),
         extrapolation="the outermost bucket, which is open-ended",
         per_pair=True,
-        axes=(2,),
-        supports_kv_cache=False,
     ),
 )
 class IRPE(PositionEncoding):
     """Parameters ``table_k``, ``table_q``, ``table_v`` as ``on`` says, (buckets + 1, D) shared by the heads, or
-    ``table`` (H, buckets + 1) for a bias; with ``cross`` two of each (``_h``, ``_w``). The last bucket is that of
-    prefix tokens, and exists only if the native grid has some.
+    ``table`` (H, buckets + 1) for a bias; with ``cross`` one of each for every axis (``_h``, ``_w``, in 3-D also
+    ``_t``). The last bucket is that of prefix tokens, and exists only if the native grid has some.
 
     Args:
-        num_heads, head_dim, grid: as for every encoding; two axes.
+        num_heads, head_dim, grid: as for every encoding.
         method: ``"product"``, ``"cross"``, ``"euclidean"`` or ``"quantization"``.
         mode: ``"contextual"`` (vectors) or ``"bias"`` (a scalar per head).
         on: what the vectors meet, a subset of ``("q", "k", "v")``; a bias is the same on every side: ``("k",)``.
         ratio: scale of alpha, beta and gamma; at least 0.5, where everything but offset 0 is one level.
 
     Raises:
-        ValueError: an unknown method, mode or side, none or one twice, a bias on another side, or a small ratio.
+        ValueError: an unknown method, mode or side, none or one twice, a bias on another side, a small ratio, or
+            ``"cross"`` in 1-D.
     """
 
     def __init__(
@@ -153,7 +159,9 @@ class IRPE(PositionEncoding):
         self.on = tuple(on)
         self.starts = tuple(level_starts(ratio))
         self.levels = 2 * len(self.starts) + 1
-        directed = {"product": self.levels**2, "cross": self.levels}
+        if method == "cross" and grid.ndim == 1:
+            raise ValueError(f"method='cross' has a table for each axis: in 1-D, got {grid.size}, it is 'product'")
+        directed = {"product": self.levels**grid.ndim, "cross": self.levels}
         self.buckets = directed.get(method, len(self.starts) + 1)
         self.has_prefix_bucket = grid.num_prefix > 0
         rows = self.buckets + int(self.has_prefix_bucket)
@@ -181,27 +189,31 @@ class IRPE(PositionEncoding):
 
     def _names(self) -> list[str]:
         names = ["table"] if self.mode == "bias" else [f"table_{side}" for side in self.on]
-        return [f"{name}_{axis}" for name in names for axis in "hw"] if self.method == "cross" else names
+        return [f"{name}_{axis}" for name in names for axis in self._letters()] if self.method == "cross" else names
+
+    def _letters(self) -> str:
+        return "thw"[3 - self.grid.ndim :]
 
     def _cross(self, q: TokenGrid, k: TokenGrid, tables: dict[str, Tensor], device: Device) -> PositionTerms:
-        """Rows and columns apart, each a part of its axis; what pairs with a prefix token have is dense."""
-        levels = [level_of_pairs(q, k, axis, self.starts, device) for axis in range(2)]
+        """Every axis apart; what pairs with a prefix token have is dense."""
+        levels = [level_of_pairs(q, k, axis, self.starts, device) for axis in range(q.ndim)]
         if self.mode == "bias":
-            rows, columns = tables["table_h"], tables["table_w"]
+            own = [tables[f"table_{letter}"] for letter in self._letters()]
             biases = tuple(
                 AxisBias(table.index_select(1, level.flatten()).unflatten(1, level.shape), axis)
-                for axis, (table, level) in enumerate(zip((rows, columns), levels, strict=True))
+                for axis, (table, level) in enumerate(zip(own, levels, strict=True))
             )
-            prefix = prefix_entries(self._prefix_entries(rows + columns), q, k)
+            prefix = prefix_entries(self._prefix_entries(sum(own[1:], start=own[0])), q, k)
             return PositionTerms(axis_bias=biases, prefix_bias=prefix, grids=(q, k))
         sides: dict[str, tuple[RelativeVectors, ...]] = {}
         for side in self.on:
-            rows, columns = tables[f"table_{side}_h"][None], tables[f"table_{side}_w"][None]  # (1, buckets + 1, D)
-            sides[side] = (RelativeVectors(rows, levels[0], 0), RelativeVectors(columns, levels[1], 1))
+            own = [tables[f"table_{side}_{letter}"][None] for letter in self._letters()]  # (1, buckets + 1, D) each
+            parts = zip(own, levels, strict=True)
+            sides[side] = tuple(RelativeVectors(table, level, axis) for axis, (table, level) in enumerate(parts))
             if self.has_prefix_bucket and q.num_prefix + k.num_prefix > 0:
                 no_pair = torch.full((q.num_patches, k.num_patches), -1, device=device)
                 only_prefix = pad_prefix(no_pair, q, k, value=0)
-                sides[side] += (RelativeVectors(rows[:, -1:] + columns[:, -1:], only_prefix),)
+                sides[side] += (RelativeVectors(sum(own[1:], start=own[0])[:, -1:], only_prefix),)
         return _on_sides(sides, q, k)
 
     def _prefix_entries(self, table: Tensor) -> Tensor | None:

@@ -19,7 +19,7 @@ from vit_rpe.checks import check_choice
 from vit_rpe.encodings._card import Card
 from vit_rpe.encodings._interface import PositionEncoding, at_least_float32
 from vit_rpe.encodings._registry import register
-from vit_rpe.encodings._tables import distinct_offsets
+from vit_rpe.encodings._tables import occurring_offsets
 from vit_rpe.position.geometry import Device, TokenGrid
 from vit_rpe.position.terms import PositionTerms
 
@@ -70,7 +70,7 @@ class Kerple(PositionEncoding):
         r1, r2 = at_least_float32(self.r1), at_least_float32(self.r2)
         squares = torch.zeros((), dtype=r1.dtype, device=r1.device)
         for axis in range(q.ndim):
-            delta, _ = distinct_offsets(q, k, axis, r1.device)
+            delta = occurring_offsets(q, k, axis, r1.device)
             squares = squares[..., None] + delta.to(r1.dtype).square()
         distance = squares.sqrt()  # (R_1, ..., R_n)
         shape = (-1, *(1,) * q.ndim)
