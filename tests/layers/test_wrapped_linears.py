@@ -130,6 +130,31 @@ def test_a_wrapped_layer_is_the_layer_it_computes(
         assert all(gradient is not None and gradient.abs().sum() > 0 for gradient in gradients)
 
 
+@pytest.mark.parametrize("wrap", WRAPPERS)
+@pytest.mark.parametrize(("name", "place"), [(name, place) for name, place in places() if place.startswith("rpe")])
+def test_another_native_grid_keeps_what_was_put_around_a_layer(
+    name: str, place: str, wrap: Callable[[nn.Linear, nn.Linear], nn.Module]
+) -> None:
+    layer = attention_with(name).double()
+    same = copy.deepcopy(layer)
+    with torch.no_grad():
+        layer.set_submodule(place, wrap(layer.get_submodule(place), same.get_submodule(place)))
+    assert layer.grid is not None
+    grid = TokenGrid(tuple(size + 2 for size in layer.grid.size))
+    layer.set_grid(grid)
+    same.set_grid(grid)
+    for found, right in zip(outputs(layer), outputs(same), strict=True):
+        assert_close(found, right)
+
+
+@pytest.mark.parametrize("name", ["cpb", "fire"])
+def test_a_wrapped_layer_cannot_be_zeroed_silently(name: str) -> None:
+    layer = attention_with(name)
+    parametrizations.weight_norm(layer.rpe.fc2)
+    with pytest.raises(ValueError, match="before adapters are put around it"):
+        layer.rpe.zero_()
+
+
 @pytest.mark.filterwarnings("ignore:.*quantiz.*")
 @pytest.mark.parametrize("name", list_encodings())
 def test_dynamic_quantisation(name: str) -> None:

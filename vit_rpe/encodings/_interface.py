@@ -5,6 +5,7 @@ Legend: H heads, D head width, n axes, P grid tokens, N = prefix + P, M_a larges
 
 from __future__ import annotations
 
+import copy
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -85,6 +86,8 @@ class PositionEncoding(nn.Module, ABC):
         new.spec = spec
         if reference is not None:
             new.to(reference.dtype)
+        for name, child in self.named_children():  # with adapters, hooks and parametrisations that were put on it
+            setattr(new, name, copy.deepcopy(child))
         new.load_state_dict(self.state_dict())
         for name, parameter in new.named_parameters():
             parameter.requires_grad_(self.get_parameter(name).requires_grad)

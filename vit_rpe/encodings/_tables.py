@@ -88,6 +88,19 @@ def project(layer: nn.Module, values: Tensor) -> Tensor:
         return torch.func.functional_call(layer, low, values.to(dtype)) if low else layer(values.to(dtype))
 
 
+def zero_layer(layer: nn.Module) -> None:
+    """Make a linear layer give zeros.
+
+    Raises:
+        ValueError: an adapter or parametrisation stands in its place, whose weight is computed.
+    """
+    own = dict(layer.named_parameters(recurse=False))
+    if type(layer) is not nn.Linear or "weight" not in own:
+        raise ValueError(f"zero_() needs a plain linear layer, got {layer}: call it before adapters are put around it")
+    for parameter in own.values():
+        parameter.zero_()
+
+
 def offset_table(
     table: Tensor, q: TokenGrid, k: TokenGrid, max_distance: Sequence[int], *, symmetric: bool = False
 ) -> Tensor:

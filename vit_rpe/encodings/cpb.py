@@ -34,6 +34,7 @@ from vit_rpe.encodings._tables import (
     prefix_entries,
     prefix_parameter,
     project,
+    zero_layer,
 )
 from vit_rpe.position.geometry import Device, TokenGrid
 from vit_rpe.position.geometry_cache import once_per_forward
@@ -147,8 +148,7 @@ class ContinuousBias(PositionEncoding):
                 "cpb in mode 'swinv2' cannot add nothing beside prefix tokens: it adds 8 to patches alike "
                 "and 0 to them; use prefix='learned' or mode='log'"
             )
-        for parameter in self.fc2.parameters():
-            parameter.zero_()
+        zero_layer(self.fc2)
         if self.prefix_bias is not None:
             self.prefix_bias.fill_(self.constant)
 

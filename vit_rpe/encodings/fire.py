@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from vit_rpe.encodings._card import Card
 from vit_rpe.encodings._interface import PositionEncoding
 from vit_rpe.encodings._registry import register
-from vit_rpe.encodings._tables import project
+from vit_rpe.encodings._tables import project, zero_layer
 from vit_rpe.position.geometry import Device, TokenGrid, axis_offsets, common_lattice, expand_axis
 from vit_rpe.position.terms import PositionTerms, pad_prefix
 
@@ -72,8 +72,7 @@ class Fire(PositionEncoding):
     @torch.no_grad()
     def zero_(self) -> None:
         """Make the encoding add nothing: the last layer is zeroed, and all of it can still learn."""
-        self.fc2.weight.zero_()
-        self.fc2.bias.zero_()
+        zero_layer(self.fc2)
 
     def no_weight_decay(self) -> set[str]:
         return {name for name, _ in self.named_parameters() if not name.endswith("weight")}

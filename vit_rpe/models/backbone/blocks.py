@@ -14,6 +14,7 @@ from vit_rpe.encodings import PositionEncoding, Spec, create_encoding
 from vit_rpe.layers import Block
 from vit_rpe.models.backbone.position import split_by_lifetime
 from vit_rpe.position.geometry import TokenGrid
+from vit_rpe.position.geometry_cache import is_transformed
 
 
 def build_blocks(
@@ -73,7 +74,10 @@ def build_blocks(
 
 
 def run_block(block: nn.Module, *args: Any, recompute: bool, **options: Any) -> Tensor:
-    """One block; with ``recompute`` its activations are computed again in backward instead of being kept."""
-    if recompute:
+    """One block; with ``recompute`` its activations are computed again in backward instead of being kept.
+
+    Under ``torch.func`` they are kept: its transforms refuse torch's checkpointing.
+    """
+    if recompute and not is_transformed():
         return checkpoint(block, *args, use_reentrant=False, **options)
     return block(*args, **options)
