@@ -54,7 +54,7 @@ def test_language_model(tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixt
     result = run_lm(folder, corpus)
     shown = capsys.readouterr().out
     assert "sample        (after the bar" in shown
-    assert f"test bits per character: {result.evaluation.bits:.3f}" in shown
+    assert f"validation bits per character: {result.evaluation.bits:.3f}" in shown
     metrics = rows_of(folder / "metrics.csv")
     bits = [float(row["test_bits_per_character"]) for row in metrics]
     assert bits[-1] == pytest.approx(result.evaluation.bits)
@@ -102,7 +102,7 @@ def test_classifier(tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixture)
     assert main(["evaluate", "--checkpoint", str(tmp_path / "run")]) == 0
     shown = capsys.readouterr().out
     assert "lower" in shown
-    assert f"test accuracy: {100 * result.evaluation.top1:.1f} %" in shown
+    assert f"validation accuracy: {100 * result.evaluation.top1:.1f} %" in shown
 
 
 @pytest.mark.parametrize(
