@@ -58,15 +58,15 @@ def by_split(
     if not groups["train"]:
         groups["train"], groups[None] = groups[None], []
     if not groups["train"]:  # a pattern that names one split, or several of them, and no other file
-        held = [split for split in ("val", "test") if groups[split]]
-        if len(held) != 1:
+        only = [split for split in ("val", "test") if groups[split]]
+        if len(only) != 1:
             return [], [], ""
-        groups["train"], groups[held[0]] = groups[held[0]], []
+        groups["train"], groups[only[0]] = groups[only[0]], []
     held = None if given else next((split for split in ("val", "test") if groups[split]), None)
     for split, reason in (("val", "validation files"), ("test", "test files"), (None, "files of no split")):
         if split != held and groups[split]:
             account.leave_out(reason, printable(groups[split][0]), len(groups[split]))
-    return groups["train"], groups[held] if held else [], {"test": "test"}.get(held or "", "validation")
+    return groups["train"], groups[held] if held else [], "test" if held == "test" else "validation"
 
 
 def apart(train: Iterable[str], val: Iterable[str], account: Account, *, what: str) -> list[str]:

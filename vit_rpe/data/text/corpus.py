@@ -65,8 +65,8 @@ def corpus(config: TextData) -> Corpus:
     files = library_files() if config.path is None else text_files(config.path, account)
     if config.val_path is not None:
         val = text_files(config.val_path, account)
-        paths = [[str(file.path) for file in side] for side in (files, val)]
-        kept = set(apart(*paths, account, what=f"data.path={config.path!r}"))
+        mine, theirs = ([str(file.path) for file in side] for side in (files, val))
+        kept = set(apart(mine, theirs, account, what=f"data.path={config.path!r}"))
         return Corpus([file for file in files if str(file.path) in kept], val, "validation", account)
     if config.path is None:
         return Corpus(files, None, "test", account)
