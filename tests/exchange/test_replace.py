@@ -46,7 +46,7 @@ def test_the_function_stays(case: str, dtype: torch.dtype) -> None:
     with torch.no_grad():
         expected, found, without = (model.forward_features(x) for model in (theirs, ours, replaced(theirs, "none")))
     largest = float(expected.abs().max())
-    assert float((expected - without).abs().max()) > 1e-3 * largest, "position must matter here"
+    assert float((expected - without).abs().max()) > 2e-4 * largest, "position must matter here"
     tolerance = 3e-6 if dtype == torch.float32 else 2e-8
     torch.testing.assert_close(found, expected, rtol=0, atol=tolerance * largest)
 

@@ -11,6 +11,7 @@ from torch import nn
 SWIN = {"embed_dim": 16, "depths": (2, 2), "num_heads": (2, 4)}
 SAM = {"embed_dim": 24, "depth": 2, "num_heads": 3, "global_attn_indexes": (1,), "neck_chans": 8}
 VIT = {"embed_dim": 32, "depth": 2, "num_heads": 2}
+TINY = {"embed_dims": (8, 16, 32, 32), "depths": (1, 1, 2, 1), "num_heads": (1, 2, 2, 2)}
 MAXVIT = {"embed_dim": (32, 64), "depths": (1, 1), "stem_width": 8}
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -59,6 +60,9 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "sapiens2": ("vit_large_patch16_sapiens2", {"img_size": (64, 96), **VIT, "num_kv_heads": (2, 1)}),
     "qwen3": ("qwen3_vit_88m", {"img_size": (64, 96), **VIT}),
     "deepseek": ("deepseek_vit_412m", {"img_size": (56, 84), **VIT}),
+    "tiny_vit": ("tiny_vit_5m_224", {"img_size": (96, 144), **TINY, "window_sizes": (3, 5, 4, 3)}),
+    "levit": ("levit_128s", {"img_size": (128, 192), "embed_dim": (16, 24, 32), "depth": (1, 1, 1)}),
+    "levit-conv": ("levit_conv_128s", {"img_size": (128, 192), "embed_dim": (16, 24, 32), "depth": (1, 1, 1)}),
 }
 """A name in timm and the changes that make it small; images are not square unless the name says so."""
 
@@ -66,7 +70,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 def build(case: str, **changes: Any) -> nn.Module:
     """The model of a case, randomised, in evaluation mode."""
     name, small = CASES[case]
-    model: nn.Module = timm.create_model(name, **{"num_classes": 5, **small, **changes})
+    args = {"num_classes": 5, **small, **changes}
+    if case.startswith("tiny_vit"):  # any size: it has no such argument
+        args.pop("img_size")
+    model: nn.Module = timm.create_model(name, **args)
     return randomize(model).eval()
 
 
@@ -83,6 +90,8 @@ def randomize(model: nn.Module) -> nn.Module:
         for name, parameter in model.named_parameters():
             large = parameter.ndim < 2 or "table" in name or "rel_pos_" in name or "bias" in name
             spread = 0.5 if large else parameter[0].numel() ** -0.5
+            if "attention_biases" in name or name.endswith(("kv.linear.weight", "q.ln.linear.weight")):
+                spread *= 4  # many norms in between: position would hardly be felt
             parameter.copy_(torch.randn_like(parameter) * spread)
         for name, buffer in model.named_buffers():
             if name.endswith("running_var"):

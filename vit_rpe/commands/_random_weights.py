@@ -14,6 +14,7 @@ def randomize(model: Any, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for key, parameter in model.named_parameters():
-            large = parameter.ndim < 2 or "table" in key or "freqs" in key
+            tables = ("table", "freqs", "rel_pos_h", "rel_pos_w", "attention_biases")
+            large = parameter.ndim < 2 or any(name in key for name in tables)
             spread = 0.5 if large else parameter[0].numel() ** -0.5
             parameter.copy_(torch.randn(parameter.shape, generator=generator) * spread)

@@ -11,11 +11,13 @@ from timm.models import (
     beit,
     deepseek_vit,
     eva,
+    levit,
     maxxvit,
     qwen3_vit,
     swin_transformer,
     swin_transformer_v2,
     swin_transformer_v2_cr,
+    tiny_vit,
     vision_transformer_relpos,
     vision_transformer_sam,
 )
@@ -52,6 +54,10 @@ def reduced_args(model: Any) -> dict[str, Any]:
         return _stages(model)
     if isinstance(model, maxxvit.MaxxVit):
         return {"depths": (1,) * len(model.stages)}  # convolutions in groups bind its widths
+    if isinstance(model, tiny_vit.TinyVit):
+        return {"depths": (1,) * len(model.stages)}
+    if isinstance(model, levit.Levit):
+        return {"depth": (1,) * len(model.stages)}
     raise ValueError(f"no reduced form of {type(model).__name__} is known")
 
 

@@ -10,6 +10,7 @@ from torch import nn
 
 from vit_rpe.layers import AttentionLayer
 from vit_rpe.models.families._interface import Family, PlacedLayer
+from vit_rpe.models.families.levit import LeViT, LeViTDownsample, TinyViT
 from vit_rpe.models.families.maxvit import CoAtNet, MaxViT
 from vit_rpe.models.families.plain_vit import PlainViT
 from vit_rpe.models.families.rotary import Rotary
@@ -96,5 +97,9 @@ WITHOUT_MAP = {
 """Attention that says nothing about which token looks at which."""
 
 
-for _family in (PlainViT(), Rotary(), Swin(), SwinV2(), SwinV2Cr(), SegmentAnything(), MaxViT(), CoAtNet()):
+FAMILIES = (
+    *(PlainViT(), Rotary(), Swin(), SwinV2(), SwinV2Cr(), SegmentAnything(), MaxViT(), CoAtNet()),
+    *(TinyViT(), LeViT(), LeViTDownsample()),
+)
+for _family in FAMILIES:
     register(_family)
