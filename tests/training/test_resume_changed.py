@@ -41,7 +41,7 @@ def used(monkeypatch: pytest.MonkeyPatch) -> Used:
         return torch.zeros(())
 
     monkeypatch.setattr(loop, "_update", update)
-    monkeypatch.setattr(loop, "evaluate_session", lambda session: Evaluation(1, 1.0, 0.5, 0.5, 0.0))
+    monkeypatch.setattr(loop, "evaluate_session", lambda session, **more: Evaluation(1, 1.0, 0.5, 0.5, 0.0))
     return noted
 
 
