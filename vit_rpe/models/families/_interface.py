@@ -49,6 +49,8 @@ class Sight:
             at coordinate c of the rolled image is the one at (c + shift) mod ``image``. None: not rolled.
         spread: neighbouring tokens of a window lie so many tokens of the image apart per axis (grid attention), while
             they are neighbours to the position. None: next to each other.
+        rolled: the size of what was rolled, where padding came before: coordinates are modulo it. None: ``image``.
+        pools: the queries are no patches, but a class token alone or learned ones: ``q_grid`` only counts them.
     """
 
     image: tuple[int, ...]
@@ -57,6 +59,8 @@ class Sight:
     origins: tuple[tuple[int, ...], ...]
     shift: tuple[int, ...] | None = None
     spread: tuple[int, ...] | None = None
+    rolled: tuple[int, ...] | None = None
+    pools: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -96,10 +100,15 @@ class Family(ABC):
     """Whether the grids of a call depend on the size of the image, which its input does not tell."""
     channels: ClassVar[int] = -1
     """The axis of a layer's input that holds the channels."""
+    tokens: ClassVar[tuple[str, ...]] = ("x",)
+    """The arguments of a layer's ``forward`` that hold tokens."""
+    cuts_inside: ClassVar[bool] = False
+    """Whether a layer is given whole images, and cuts them into windows itself."""
     position_names: ClassVar[tuple[str, ...]] = ()
     """The parameters, buffers and modules of a layer that hold its own position; exchange takes them out."""
-    layers: ClassVar[tuple[type[nn.Module], ...]]
-    """The attention classes it is for, exactly these: a subclass may compute something else."""
+    layers: ClassVar[tuple[type[nn.Module] | str, ...]]
+    """The attention classes it is for, exactly these: a subclass may compute something else. A class of a package that
+    need not be installed is named, such as ``"transformers.models.vit.modeling_vit.ViTAttention"``."""
 
     def facts(self, layer: Any, around: Sequence[nn.Module]) -> Mapping[str, Any]:
         """What the modules around the layer know, as numbers: prefix tokens, window, shift, stride; by default none."""
@@ -124,8 +133,16 @@ class Family(ABC):
         return None if sight is None else (sight.q_grid, sight.k_grid)
 
     def native(self, layer: Any, facts: Mapping[str, Any]) -> TokenGrid:
-        """The grid that a new encoding for this layer is made for."""
-        raise NotImplementedError(f"{type(self).__name__} takes no other encoding")
+        """The grid that a new encoding for this layer is made for.
+
+        Raises:
+            ValueError: the family is described for looking at it only, or the grid is not known.
+        """
+        raise ValueError(f"{type(self).__name__} is described for looking at it: it takes no other encoding")
+
+    def num_heads(self, layer: Any) -> int:
+        """H of queries."""
+        return int(layer.num_heads)
 
     def head_width(self, layer: Any) -> int:
         """D of queries and keys."""
@@ -149,7 +166,7 @@ class Family(ABC):
         if own is None or sight is None:
             return NOTHING
         like = next(layer.parameters())
-        encoding = own.encoding(layer.num_heads, self.head_width(layer), like)
+        encoding = own.encoding(self.num_heads(layer), self.head_width(layer), like)
         return encoding.eval()(sight.q_grid, sight.k_grid, like.device)
 
     def own_at(self, layer: Any, sight: Sight) -> OwnPosition | None:

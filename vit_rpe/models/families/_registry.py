@@ -10,14 +10,21 @@ from torch import nn
 
 from vit_rpe.layers import AttentionLayer
 from vit_rpe.models.families._interface import Family, PlacedLayer
+from vit_rpe.models.families.hugging_face_sam import HuggingFaceSam, HuggingFaceVitDet
+from vit_rpe.models.families.hugging_face_swin import HuggingFaceSwin, HuggingFaceSwinV2
+from vit_rpe.models.families.hugging_face_vit import HuggingFaceBeit, HuggingFaceDinoV3, HuggingFaceViT
 from vit_rpe.models.families.levit import LeViT, LeViTDownsample, TinyViT
 from vit_rpe.models.families.maxvit import CoAtNet, MaxViT
 from vit_rpe.models.families.plain_vit import PlainViT
 from vit_rpe.models.families.rotary import Rotary
 from vit_rpe.models.families.sam import SegmentAnything
 from vit_rpe.models.families.swin import Swin, SwinV2, SwinV2Cr
+from vit_rpe.models.families.torch_multihead import TorchMultihead
+from vit_rpe.models.families.torchvision_maxvit import TorchvisionMaxViT
+from vit_rpe.models.families.torchvision_swin import TorchvisionSwin, TorchvisionSwinV2
 
-_FAMILIES: dict[type[nn.Module], Family] = {}
+_FAMILIES: dict[type[nn.Module] | str, Family] = {}
+"""By class, or by the name of a class whose package need not be installed."""
 
 
 def register(family: Family) -> None:
@@ -28,13 +35,13 @@ def register(family: Family) -> None:
     """
     for kind in family.layers:
         if kind in _FAMILIES:
-            raise ValueError(f"{kind.__name__} is described by {type(_FAMILIES[kind]).__name__} already")
+            raise ValueError(f"{_short(kind)} is described by {type(_FAMILIES[kind]).__name__} already")
     _FAMILIES.update(dict.fromkeys(family.layers, family))
 
 
 def is_described(layer: nn.Module) -> bool:
     """Whether a module is an attention layer of a known family."""
-    return type(layer) in _FAMILIES
+    return type(layer) in _FAMILIES or _name(layer) in _FAMILIES
 
 
 def family_of(layer: nn.Module) -> Family:
@@ -47,7 +54,7 @@ def family_of(layer: nn.Module) -> Family:
         return layer.family
     if not is_described(layer):
         raise _undescribed(layer)
-    return _FAMILIES[type(layer)]
+    return _FAMILIES[type(layer) if type(layer) in _FAMILIES else _name(layer)]
 
 
 def require_described(model: nn.Module, *, also: Sequence[type[nn.Module]] = ()) -> None:
@@ -61,6 +68,7 @@ def require_described(model: nn.Module, *, also: Sequence[type[nn.Module]] = ())
         for module in model.modules()
         if ATTENTION.search(type(module).__name__)
         and not AROUND.search(type(module).__name__)
+        and _name(module) not in HOLDERS
         and not (is_described(module) or isinstance(module, AttentionLayer) or type(module) in also)
     ]
     for module in sorted(unknown, key=lambda module: _name(module) not in WITHOUT_MAP):
@@ -71,11 +79,16 @@ def _name(layer: nn.Module) -> str:
     return f"{type(layer).__module__}.{type(layer).__name__}"
 
 
+def _short(kind: type[nn.Module] | str) -> str:
+    """The last part of the module, and the class."""
+    return ".".join((kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__name__}").split(".")[-2:])
+
+
 def _undescribed(layer: nn.Module) -> ValueError:
     name = _name(layer)
     if name in WITHOUT_MAP:
         return ValueError(f"{name} has no map over tokens: {WITHOUT_MAP[name]}")
-    known = ", ".join(sorted(f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}" for kind in _FAMILIES))
+    known = ", ".join(sorted(map(_short, _FAMILIES)))
     return ValueError(
         f"no family describes attention of type {name} (known: {known}): "
         "describe it by a subclass of vit_rpe.models.families.Family and vit_rpe.models.families.register"
@@ -86,6 +99,8 @@ ATTENTION = re.compile(r"attn|attention|^XCA$", re.IGNORECASE)
 """What the classes of attention are called."""
 AROUND = re.compile(r"Pool|Block|Partition|Stage|Sequential")
 """What is called so as well: what attention stands in, and poolings behind the blocks, which stay as they are."""
+HOLDERS = ("transformers.models.swinv2.modeling_swinv2.Swinv2Attention",)
+"""Modules called attention that hold one."""
 WHOLE_SEQUENCES = (beit.Attention, vision_transformer_relpos.RelPosAttention)
 """Attention over (B, N, C), all tokens of the image with prefix tokens in front, by one fused call."""
 WITHOUT_MAP = {
@@ -100,6 +115,9 @@ WITHOUT_MAP = {
 FAMILIES = (
     *(PlainViT(), Rotary(), Swin(), SwinV2(), SwinV2Cr(), SegmentAnything(), MaxViT(), CoAtNet()),
     *(TinyViT(), LeViT(), LeViTDownsample()),
+    *(HuggingFaceViT(), HuggingFaceBeit(), HuggingFaceDinoV3(), HuggingFaceSwin(), HuggingFaceSwinV2()),
+    *(HuggingFaceSam(), HuggingFaceVitDet()),
+    *(TorchMultihead(), TorchvisionSwin(), TorchvisionSwinV2(), TorchvisionMaxViT()),
 )
 for _family in FAMILIES:
     register(_family)

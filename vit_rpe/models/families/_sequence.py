@@ -50,7 +50,7 @@ class WholeSequence(Family):
         if place.image is None:
             return None
         sight = whole_image(place.image, place.facts["num_prefix"])
-        length = inputs["x"].shape[1]
+        length = inputs[self.tokens[0]].shape[1]
         complete = not are_constants(length, *place.image) or length == sight.q_grid.num_tokens
         return sight if complete else None
 
@@ -67,8 +67,14 @@ def sequence_call(
     inputs: Mapping[str, Any],
     sight: Sight | None,
     position: Position,
+    *,
+    scale: float | None = None,
+    dropout_p: float | None = None,
 ) -> AttentionCall:
-    """The call of such a layer, with the ``attn_mask`` and ``is_causal`` among its inputs."""
+    """The call of such a layer, with the ``attn_mask`` and ``is_causal`` among its inputs.
+
+    ``scale`` and ``dropout_p`` are by default what timm's layers call so.
+    """
     q, k, v = qkv
     masks = mask_terms(
         _mask(inputs, q.shape[2], q.device),
@@ -84,9 +90,9 @@ def sequence_call(
         v,
         position if masks.bias is None else combine_later(masks._replace(visible=None), position),
         masks.visible,
-        layer.scale,
+        layer.scale if scale is None else scale,
         finish,
-        dropout_p=layer.attn_drop.p if layer.training else 0.0,
+        dropout_p=(layer.attn_drop.p if dropout_p is None else dropout_p) if layer.training else 0.0,
         q_grid=None if sight is None else sight.q_grid,
         k_grid=None if sight is None else sight.k_grid,
     )

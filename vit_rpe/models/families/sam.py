@@ -62,6 +62,10 @@ class SegmentAnything(Family):
             raise ValueError("a rotary position inside Segment Anything's attention is not described")
         if not layer.use_rel_pos:
             return None
+        return self.tables(layer)
+
+    def tables(self, layer: Any) -> OwnPosition:
+        """The two tables as our encoding."""
         tables = {name: getattr(layer, name) for name in self.position_names}
         grid = TokenGrid(tuple((len(table) + 1) // 2 for table in tables.values()))
         return OwnPosition("decomposed", grid, self.translate(layer, tables))

@@ -9,7 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from vit_rpe.viz.recording.record import Device, Recording, record
+from vit_rpe.viz.recording.inputs import Device
+from vit_rpe.viz.recording.record import Recording, record
 
 
 def record_class(

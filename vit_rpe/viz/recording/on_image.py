@@ -17,6 +17,7 @@ from vit_rpe.attention import AttentionCall, LazyTerms
 from vit_rpe.models.families import Sight
 from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.position.slicing import rows_of, take_rows, window_grid, window_tokens
+from vit_rpe.viz.recording.query import Query
 
 Size = tuple[int, ...]
 
@@ -26,10 +27,11 @@ def token_places(sight: Sight, grid: TokenGrid, device: torch.device) -> Tensor:
     origins = torch.tensor(sight.origins, device=device)[:, None]  # (W, 1, n)
     steps = torch.tensor(sight.spread or (1,) * grid.ndim, device=device)
     places = origins + grid.positions(device) * steps
-    image = torch.tensor(sight.image, device=device)
-    beyond = (places >= image).any(dim=-1)
+    rolled = torch.tensor(sight.rolled or sight.image, device=device)
+    beyond = (places >= rolled).any(dim=-1)
     if sight.shift is not None:
-        places = (places + torch.tensor(sight.shift, device=device)) % image
+        places = (places + torch.tensor(sight.shift, device=device)) % rolled
+    beyond |= (places >= torch.tensor(sight.image, device=device)).any(dim=-1)
     index = torch.zeros_like(beyond, dtype=torch.int64)
     for axis, side in enumerate(sight.image):
         index = index * side + places[..., axis]
@@ -96,6 +98,25 @@ def map_of(call: AttentionCall, sight: Sight, image: Size, query: Size | str) ->
     window, slot = (token_places(sight, sight.q_grid, call.q.device) == flat).nonzero()[0].tolist()
     here = _rows(call, torch.arange(window, call.q.shape[0], windows, device=call.q.device))
     return _on_image(_row(here, sight.q_grid, _place(slot, sight.q_grid.size)), sight, keys[window], image)
+
+
+def pooled_map(call: AttentionCall, sight: Sight, image: Size, query: Query) -> Tensor:
+    """Where one query of a pooling layer looks, by its number or ``"class"`` for the first, or ``"mean"``.
+
+    Returns:
+        (B, H, prefix + p).
+
+    Raises:
+        ValueError: a patch, or a query that does not exist.
+    """
+    number = call.q.shape[2]
+    if isinstance(query, tuple) or (isinstance(query, int) and not 0 <= query < number):
+        raise ValueError(
+            f"query {query!r} names no query of a layer that pools: it has {number}; use a number, 'class' or 'mean'"
+        )
+    weights = call.weights()
+    row = weights.mean(dim=2) if query == "mean" else weights[:, :, query if isinstance(query, int) else 0]
+    return _on_image(row, sight, token_places(sight, sight.k_grid, row.device)[0], image)
 
 
 def _mean(call: AttentionCall, sight: Sight, keys: Tensor, image: Size) -> Tensor:

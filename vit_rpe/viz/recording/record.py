@@ -10,7 +10,6 @@ Legend: B batch, H heads, Nq/Nk query/key tokens with prefix, C channels.
 from __future__ import annotations
 
 import copy
-import inspect
 import sys
 import warnings
 from collections.abc import Iterator
@@ -24,7 +23,6 @@ from torch.utils.hooks import RemovableHandle
 
 from vit_rpe.attention import AttentionCall
 from vit_rpe.layers import AttentionLayer
-from vit_rpe.layers.kv_cache import LayerCache
 from vit_rpe.models.families import (
     WHOLE_SEQUENCES,
     Place,
@@ -38,10 +36,9 @@ from vit_rpe.models.families import (
 from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.position.terms import PositionTerms
 from vit_rpe.viz.recording.fused import fused_call
-from vit_rpe.viz.recording.on_image import map_of
+from vit_rpe.viz.recording.inputs import Device, arguments_of, detached, mean_tokens, moved, on_device
+from vit_rpe.viz.recording.on_image import map_of, pooled_map
 from vit_rpe.viz.recording.query import Query, pick_query, query_token
-
-Device = torch.device | str | None
 
 
 class Recording:
@@ -155,14 +152,16 @@ class Recording:
                 raise ValueError("position alone needs all tokens in one call, not a decoding step with a cache")
             inputs = {**inputs, "cache": copy.copy(inputs["cache"])}  # it is extended by the call
         if mean is not None:
-            tokens = [key for key in ("x", "context") if inputs.get(key) is not None]
+            family = family_of(module) if name in self.sights else None
+            names = ("x", "context") if family is None else family.tokens
+            tokens = [key for key in names if inputs.get(key) is not None]
             sight = self.sights.get(name)
-            windows = 1 if sight is None else len(sight.origins)
-            channels = family_of(module).channels if name in self.sights else -1
-            inputs = {**inputs, **{key: _mean(inputs[key], mean, windows, channels) for key in tokens}}
+            windows = 1 if sight is None or family is None or family.cuts_inside else len(sight.origins)
+            channels = -1 if family is None else family.channels
+            inputs = {**inputs, **{key: mean_tokens(inputs[key], mean, windows, channels) for key in tokens}}
         if self.device is not None:
-            module = _on(module, self.device)
-            inputs = {key: _moved(value, self.device) for key, value in inputs.items()}
+            module = on_device(module, self.device)
+            inputs = {key: moved(value, self.device) for key, value in inputs.items()}
         if isinstance(module, AttentionLayer):
             call = module.attention_call(**inputs)
         elif is_described(module):
@@ -194,8 +193,7 @@ class Recording:
     @property
     def image(self) -> tuple[int, ...] | None:
         """Patches of the image: the tokens of the first layer's stage. None where its layout is not described."""
-        sight = self.sights.get(self.names[0])
-        return None if sight is None else sight.image
+        return next((sight.image for sight in self.sights.values() if sight is not None), None)
 
     def map_grid(self, layer: int) -> TokenGrid:
         """The grid on which the map of one query lies: the patches of the image, behind the keys' prefix tokens."""
@@ -209,6 +207,9 @@ class Recording:
         sight, image = self.sights.get(self._name(layer)), self.image
         if sight is None or image is None or query is None:
             return self._select(call.weights(), layer, head, query)
+        if sight.pools:
+            weights = pooled_map(call, sight, image, query)
+            return weights if head is None else weights[:, self.head(layer, head)]
         plain = sight.is_whole and sight.image == image and sight.q_grid == sight.k_grid and sight.q_grid.size == image
         if plain and not isinstance(query, tuple):
             return self._select(call.weights(), layer, head, query)
@@ -227,8 +228,9 @@ class Recording:
         return self._num_heads(0)
 
     def _num_heads(self, layer: int) -> int:
-        num_heads: Any = self.calls[self._name(layer)][0].num_heads
-        return num_heads
+        name = self._name(layer)
+        module: Any = self.calls[name][0]
+        return family_of(module).num_heads(module) if name in self.sights else int(module.num_heads)
 
     def _select(self, weights: Tensor, layer: int, head: int | None, query: Query | None) -> Tensor:
         if query is not None:
@@ -284,6 +286,7 @@ def record(model: nn.Module, *, device: Device = None, keep_outputs: bool = Fals
     try:
         told = {name: each for name, each in layers.items() if is_described(each) or isinstance(each, PlacedLayer)}
         places, watches = place_layers(model, told)
+        seen.has_class_token |= any(place.facts.get("class_token", False) for place in places.values())
         handles += watches
         for name, module in layers.items():
             keep = _keep_input(seen, name, places.get(name))
@@ -316,20 +319,13 @@ def attention_layers(model: nn.Module) -> dict[str, nn.Module]:
     }
 
 
-def arguments_of(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """What the forward of an attention layer is given, by name."""
-    if isinstance(module, AttentionLayer):
-        return module.arguments(args, kwargs)
-    return dict(inspect.signature(module.forward).bind(*args, **kwargs).arguments)
-
-
 def _keep_input(seen: Recording, name: str, place: Place | None) -> Any:
     def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         inputs = arguments_of(module, args, kwargs)
         if place is not None:
             seen.sights[name] = family_of(module).sight(module, place, inputs)
         # A copy: a model may add to its stream in place after the layer has read it.
-        seen.calls[name] = (module, {key: _detached(value, seen.device) for key, value in inputs.items()})
+        seen.calls[name] = (module, {key: detached(value, seen.device) for key, value in inputs.items()})
 
     return hook
 
@@ -346,43 +342,3 @@ def _keep_grid(seen: Recording) -> Any:
         seen.image_grid = tuple(module.dynamic_feat_size(tuple(args[0].shape[-2:])))
 
     return hook
-
-
-def _detached(value: Any, device: Device) -> Any:
-    if isinstance(value, LayerCache):  # it grows by new tensors, so the old ones can be kept
-        return copy.copy(value)
-    return value.detach().to(device, copy=True) if isinstance(value, Tensor) else value
-
-
-def _mean(x: Tensor, over: str, windows: int, channels: int) -> Tensor:
-    """Every token of (B W, ..., C) replaced by the mean over its image's tokens, or over all images, then one.
-
-    Args:
-        windows: W of one image.
-        channels: the axis of C.
-    """
-    tokens = x.movedim(channels, -1)
-    images = tokens.reshape(tokens.shape[0] // windows, -1, tokens.shape[-1])
-    mean = images.mean(dim=1)
-    if over == "batch":
-        mean = mean.mean(dim=0, keepdim=True)
-    mean = mean.repeat_interleave(windows, dim=0).view(-1, *(1,) * (tokens.ndim - 2), tokens.shape[-1])
-    return mean.expand(-1, *tokens.shape[1:]).movedim(-1, channels)
-
-
-def _on(module: nn.Module, device: torch.device | str) -> nn.Module:
-    """The module itself where it is on ``device`` already, else a copy there."""
-    reference = next(module.parameters(), None)
-    if reference is None or reference.device == torch.device(device):
-        return module
-    return copy.deepcopy(module).to(device)
-
-
-def _moved(value: Any, device: torch.device | str) -> Any:
-    """Tensors to ``device``, also those inside (named) tuples."""
-    if isinstance(value, Tensor):
-        return value.to(device)
-    if isinstance(value, tuple):
-        parts = [_moved(part, device) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    return value

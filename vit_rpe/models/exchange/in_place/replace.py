@@ -84,14 +84,14 @@ def _kept(layer: Any, place: Place) -> PositionEncoding:
     own = family.own(layer, place.facts)
     if own is None:
         return _new(layer, place, [], {})
-    return own.encoding(layer.num_heads, family.head_width(layer), _like(layer))
+    return own.encoding(family.num_heads(layer), family.head_width(layer), _like(layer))
 
 
 def _new(layer: Any, place: Place, specs: Sequence[Spec], context: Mapping[str, int]) -> PositionEncoding:
     family, like = family_of(layer), _like(layer)
     return create_encoding(
         list(specs),
-        layer.num_heads,
+        family.num_heads(layer),
         family.head_width(layer),
         family.native(layer, place.facts),
         device=like.device,

@@ -1,0 +1,39 @@
+"""The patch embedding and the prefix tokens of models that do not name them as timm does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+PREFIX_TOKENS = ("cls_token", "class_embedding", "class_token", "distillation_token", "register_tokens")
+"""Parameters of an embedding that stand before the patches, (1, tokens, C) or (C,); the first three are one thing."""
+PATCHES = ("patch_embeddings", "patch_embedding", "conv_proj")
+
+
+def embeddings_of(around: Sequence[nn.Module]) -> Any:
+    """The module called ``embeddings`` of a model around a layer; None where there is none."""
+    return next((each for module in around if (each := getattr(module, "embeddings", None)) is not None), None)
+
+
+def prefix_facts(holder: Any) -> Mapping[str, Any]:
+    """How many prefix tokens a module puts before the patches, and whether a class token is among them."""
+    found = [getattr(holder, name, None) for name in PREFIX_TOKENS]
+    return {
+        "num_prefix": sum(1 if each.ndim == 1 else each.shape[1] for each in found if each is not None),
+        "class_token": any(each is not None for each in found[:3]),
+    }
+
+
+def patch_convolution(holder: Any) -> nn.Conv2d | None:
+    """The convolution that makes patches; None where a model reads no image, or makes them otherwise."""
+    patches = next((each for name in PATCHES if (each := getattr(holder, name, None)) is not None), None)
+    patches = getattr(patches, "projection", patches)
+    return patches if isinstance(patches, nn.Conv2d) else None
+
+
+def patches_of(convolution: nn.Conv2d, x: Tensor) -> tuple[int, ...]:
+    """Patches per axis that an unpadded convolution makes of x (B, C, height, width)."""
+    sides = zip(x.shape[-2:], convolution.kernel_size, convolution.stride, strict=True)
+    return tuple((side - kernel) // stride + 1 for side, kernel, stride in sides)
