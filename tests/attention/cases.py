@@ -9,7 +9,17 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from tests.encodings.build import SCALE, build, grid_pairs, inputs, names_and_axes, native_grid, refuses, variants
+from tests.encodings.build import (
+    SCALE,
+    build,
+    grid_pairs,
+    inputs,
+    learned,
+    names_and_axes,
+    native_grid,
+    refuses,
+    variants,
+)
 from vit_rpe.attention import KERNELS, attend
 from vit_rpe.position.terms import PositionTerms
 
@@ -53,7 +63,7 @@ def compare(
         return
     encoding = build(name, native, options)
     tensors = inputs(q_grid, k_grid, batch=2)
-    wanted = [*tensors, *encoding.parameters()]
+    wanted = [*tensors, *learned(encoding)]
     terms = encoding(q_grid, k_grid, tensors[0].device)
     if not expressible(impl, terms):
         with pytest.raises(ValueError, match="cannot compute"):

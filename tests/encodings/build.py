@@ -10,8 +10,9 @@ from torch import Tensor
 
 from tests.oracles import ORACLES
 from vit_rpe.attention import attend
-from vit_rpe.encodings import PositionEncoding, create_encoding, encoding_class, list_encodings
+from vit_rpe.encodings import PositionEncoding, create_encoding, encoding_class, list_encodings, terms_of_tokens
 from vit_rpe.position.geometry import TokenGrid
+from vit_rpe.position.terms import PositionTerms
 
 HEADS, HEAD_DIM = 3, 48
 SCALE = HEAD_DIM**-0.5
@@ -119,7 +120,18 @@ def output(
     encoding: PositionEncoding, q: TokenGrid, k: TokenGrid, tensors: tuple[Tensor, ...], **options: Any
 ) -> Tensor:
     """The attention output with this encoding, (B, H, Nq, D)."""
-    return attend(*tensors, encoding(q, k, tensors[0].device), scale=SCALE, **options)
+    return attend(*tensors, terms(encoding, q, k, tensors), scale=SCALE, **options)
+
+
+def learned(encoding: PositionEncoding) -> list[Tensor]:
+    """The parameters that training changes."""
+    return [parameter for parameter in encoding.parameters() if parameter.requires_grad]
+
+
+def terms(encoding: PositionEncoding, q: TokenGrid, k: TokenGrid, tensors: tuple[Tensor, ...]) -> PositionTerms:
+    """The terms; an encoding that reads content finds the heads of q and k side by side, (B, N, C)."""
+    x, x_k = (tensor.transpose(1, 2).flatten(2) for tensor in tensors[:2])
+    return terms_of_tokens(encoding, q, k, tensors[0].device, x=x, x_k=x_k)
 
 
 def window_of(grid: TokenGrid, offset: tuple[int, ...], size: tuple[int, ...], prefix: int) -> TokenGrid:

@@ -13,9 +13,11 @@ from tests.encodings.build import (
     SCALE,
     build,
     inputs,
+    learned,
     names_and_axes,
     native_grid,
     output,
+    terms,
     variants,
 )
 from tests.oracles import ORACLES
@@ -79,7 +81,7 @@ def test_axes_of_one_token_are_finite(name: str, axes: int, which: str, prefix: 
             tensors = inputs(seen, seen)
             result = output(encoding, seen, seen, tensors)
             assert result.isfinite().all()
-            grads = torch.autograd.grad(result.sum(), [*tensors, *encoding.parameters()], allow_unused=True)
+            grads = torch.autograd.grad(result.sum(), [*tensors, *learned(encoding)], allow_unused=True)
             assert all(grad is None or grad.isfinite().all() for grad in grads)
 
 
@@ -94,7 +96,7 @@ def test_a_fully_hidden_row_gives_zeros(name: str, axes: int, impl: str) -> None
     visible[1, 2] = False
     result = output(encoding, grid, grid, tensors, visible=visible, impl=impl)
     assert (result[1, :, 2] == 0).all()
-    grads = torch.autograd.grad(result.square().sum(), [*tensors, *encoding.parameters()], allow_unused=True)
+    grads = torch.autograd.grad(result.square().sum(), [*tensors, *learned(encoding)], allow_unused=True)
     assert all(grad is None or grad.isfinite().all() for grad in grads)
 
 
@@ -112,7 +114,7 @@ def test_dropped_tokens_keep_their_offsets(name: str, axes: int, prefix: int) ->
     full = output(encoding, grid, grid, (q, k, v), visible=~hidden)
     index = keep[:, None, :, None].expand(2, HEADS, 4, HEAD_DIM)
     kept_q, kept_k, kept_v = (tensor.gather(2, index) for tensor in (q, k, v))
-    taken = encoding(grid, grid).take(keep)
+    taken = terms(encoding, grid, grid, (q, k, v)).take(keep)
     for impl in ("eager", "auto"):
         result = attend(kept_q, kept_k, kept_v, taken, scale=SCALE, impl=impl)
         torch.testing.assert_close(result, full.gather(2, index))

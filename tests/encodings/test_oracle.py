@@ -12,6 +12,7 @@ from tests.encodings.build import (
     build,
     grid_pairs,
     inputs,
+    learned,
     names_and_axes,
     native_grid,
     output,
@@ -58,7 +59,7 @@ def test_output_and_gradients(name: str, axes: int, options: dict[str, Any], sit
         return
     encoding = build(name, native, options)
     tensors = inputs(q_grid, k_grid, batch=1)
-    wanted = [*tensors, *encoding.parameters()]
+    wanted = [*tensors, *learned(encoding)]
 
     expected = attention_by_loops(ORACLES[name].answer, encoding, *tensors, q_grid, k_grid, SCALE)
     pull = torch.randn_like(expected)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.encodings.build import HEAD_DIM, HEADS, SCALE, build, inputs, names_and_axes, native_grid, output
+from tests.encodings.build import HEAD_DIM, HEADS, SCALE, build, inputs, learned, names_and_axes, native_grid, output
 from tests.oracles import ORACLES
 from vit_rpe.attention import attend
 from vit_rpe.encodings import PositionEncoding, create_encoding
@@ -96,7 +96,7 @@ def test_low_precision_is_close(name: str, axes: int, impl: str, dtype: torch.dt
     actual = output(low, grid, grid, tensors, impl=impl)
     assert actual.dtype == dtype
     assert (actual.double() - expected).abs().max() < (6e-2 if dtype == torch.bfloat16 else 1e-2)
-    grads = torch.autograd.grad(actual.float().sum(), [*tensors, *low.parameters()], allow_unused=True)
+    grads = torch.autograd.grad(actual.float().sum(), [*tensors, *learned(low)], allow_unused=True)
     assert all(grad is None or grad.isfinite().all() for grad in grads)
 
 
@@ -112,7 +112,7 @@ def test_autocast_is_close(name: str, axes: int, dtype: torch.dtype) -> None:
         actual = output(encoding, grid, grid, tensors)
     assert actual.dtype == dtype
     assert (actual.float() - expected).abs().max() < (6e-2 if dtype == torch.bfloat16 else 1e-2)
-    grads = torch.autograd.grad(actual.float().sum(), [*tensors, *encoding.parameters()], allow_unused=True)
+    grads = torch.autograd.grad(actual.float().sum(), [*tensors, *learned(encoding)], allow_unused=True)
     assert all(grad is None or grad.isfinite().all() for grad in grads)
 
 

@@ -41,7 +41,12 @@ def attention_by_loops(
             rows = []
             for i, q_pos in enumerate(where_q):
                 answers = [
-                    oracle(encoding, Pair(h, q_pos, k_pos, q[b, h, i], k[b, h, j], scale, q_grid, k_grid, i, j))
+                    oracle(
+                        encoding,
+                        Pair(
+                            h, q_pos, k_pos, q[b, h, i], k[b, h, j], scale, q_grid, k_grid, i, j, q[b, :, i].flatten()
+                        ),
+                    )
                     for j, k_pos in enumerate(where_k)
                 ]
                 rows.append(_one_query(answers, v[b, h]))

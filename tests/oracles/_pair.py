@@ -25,6 +25,7 @@ class Pair(NamedTuple):
         s: the softmax scale.
         q_grid, k_grid: the grids they lie on.
         q_number, k_number: where they are in their sequences.
+        x: what the query's token holds, (C,), for encodings that read it.
     """
 
     head: int
@@ -37,6 +38,7 @@ class Pair(NamedTuple):
     k_grid: TokenGrid
     q_number: int = 0
     k_number: int = 0
+    x: Tensor | None = None
 
     @property
     def delta(self) -> tuple[int, ...] | None:

@@ -24,6 +24,7 @@ from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.position.geometry_cache import once_per_forward
 from vit_rpe.position.prefix import pad_tokens
 from vit_rpe.position.terms import PositionTerms, RelativeVectors, add_prefix, dense_bias, grids_of
+from vit_rpe.precision import full_precision
 
 Channels = tuple[Tensor, Tensor]
 
@@ -54,7 +55,8 @@ def axis_logits(q: Tensor, k: Tensor, terms: PositionTerms, scale: float) -> Ten
             added = key_logits(k, part, part.index) * scale
             total = added if total is None else total + added
     for left, right in terms.features:
-        added = left @ right.mT
+        with full_precision(left.device):  # they may be large and cancel each other
+            added = left @ right.mT
         total = added if total is None else total + added
     bias = dense_bias(terms)
     if bias is None:

@@ -2,7 +2,7 @@
 
 from vit_rpe.encodings._card import Card
 from vit_rpe.encodings._create import create_encoding
-from vit_rpe.encodings._interface import PositionEncoding, find_encodings
+from vit_rpe.encodings._interface import PositionEncoding, find_encodings, terms_of_tokens
 from vit_rpe.encodings._registry import encoding_class, encoding_options, list_encodings, register
 from vit_rpe.encodings._renamed import create_position, encodings_of, is_per_pair, resized, resized_position
 from vit_rpe.encodings._spec import Spec, parse_spec, parse_specs
@@ -20,6 +20,7 @@ from vit_rpe.encodings.irpe import IRPE
 from vit_rpe.encodings.kerple import Kerple
 from vit_rpe.encodings.lookhere import LookHere
 from vit_rpe.encodings.none import NoPosition
+from vit_rpe.encodings.pape import PaPE, PaPERotationInvariant
 from vit_rpe.encodings.rope import Rope
 from vit_rpe.encodings.rope_mixed import RopeMixed
 from vit_rpe.encodings.rope_normalized import RopeNormalized
@@ -43,6 +44,8 @@ __all__ = [
     "Kerple",
     "LookHere",
     "NoPosition",
+    "PaPE",
+    "PaPERotationInvariant",
     "PositionEncoding",
     "RelativeBias",
     "Rope",
@@ -65,4 +68,5 @@ __all__ = [
     "register",
     "resized",
     "resized_position",
+    "terms_of_tokens",
 ]

@@ -19,6 +19,7 @@ class _Fields:
     supports_kv_cache: bool = True
     additive: bool = True
     per_pair: bool = False
+    content: bool = False
 
 
 class Card(_Fields):
@@ -33,6 +34,8 @@ class Card(_Fields):
         additive: adds to the logits only, so that at ``zero_()`` the attention is that of no position.
         per_pair: the terms have an entry for every pair of tokens, so that on a large grid they are asked for one
             window of queries at a time.
+        content: the terms depend on what the tokens hold: ``forward(q, k, device, x=..., x_k=...)`` is given the
+            layer's input, and they belong to that layer and call, are never shared or frozen.
     """
 
     def __init__(self, *args: Any, **fields: Any) -> None:

@@ -135,6 +135,27 @@ class PositionEncoding(nn.Module, ABC):
         return ", ".join(shown)
 
 
+def terms_of_tokens(
+    encoding: PositionEncoding,
+    q: TokenGrid,
+    k: TokenGrid,
+    device: Device = None,
+    *,
+    x: Tensor | None,
+    x_k: Tensor | None = None,
+) -> PositionTerms:
+    """Call an encoding with what the tokens hold, where it reads that.
+
+    Args:
+        x: what the queries hold, a layer's normed input, (B, Nq, C); None = position alone, for a token of zeros, which
+            is the mean of normed ones.
+        x_k: the same of the keys, (B, Nk, C).
+    """
+    if not encoding.card.content:
+        return encoding(q, k, device)  # type: ignore[no-any-return]
+    return encoding(q, k, device, x=x, x_k=x_k)  # type: ignore[no-any-return]
+
+
 def find_encodings(model: nn.Module) -> Iterator[tuple[str, PositionEncoding]]:
     """Every single encoding inside a model, with its path."""
     for path, module in model.named_modules():

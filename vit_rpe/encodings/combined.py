@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 
-from torch import nn
+from torch import Tensor, nn
 
 from vit_rpe.encodings._card import Card
-from vit_rpe.encodings._interface import PositionEncoding
+from vit_rpe.encodings._interface import PositionEncoding, terms_of_tokens
 from vit_rpe.position.geometry import Device, TokenGrid
 from vit_rpe.position.terms import PositionTerms, combine
 
@@ -35,13 +35,21 @@ class CombinedEncoding(PositionEncoding):
         assert isinstance(found, _Parts)
         return found
 
-    def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
-        """As :meth:`PositionEncoding.forward`.
+    def forward(
+        self,
+        q: TokenGrid,
+        k: TokenGrid,
+        device: Device = None,
+        *,
+        x: Tensor | None = None,
+        x_k: Tensor | None = None,
+    ) -> PositionTerms:
+        """As :meth:`PositionEncoding.forward`; ``x`` and ``x_k`` are for the parts that read content.
 
         Raises:
             ValueError: the terms exclude each other, for instance two rotations.
         """
-        return reduce(combine, [part(q, k, device) for part in self.parts()])
+        return reduce(combine, [terms_of_tokens(part, q, k, device, x=x, x_k=x_k) for part in self.parts()])
 
     def resized(self, grid: TokenGrid) -> PositionEncoding:
         return CombinedEncoding([part.resized(grid) for part in self.parts()])
@@ -72,4 +80,5 @@ def _common_card(cards: Sequence[Card]) -> Card:
         supports_kv_cache=all(card.supports_kv_cache for card in cards),
         additive=all(card.additive for card in cards),
         per_pair=any(card.per_pair for card in cards),
+        content=any(card.content for card in cards),
     )

@@ -33,6 +33,8 @@ class FrozenPosition(PositionEncoding):
     """
 
     def __init__(self, position: PositionEncoding, grid: TokenGrid, device: Device, prepare: Prepare) -> None:
+        if position.card.content:
+            raise ValueError(f"{position.name!r} depends on what the tokens hold and cannot be constants")
         self.name, self.spec = position.name, position.spec
         self.card = replace(position.card, per_pair=False)
         super().__init__(position.num_heads, position.head_dim, grid)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from vit_rpe.attention import AttentionCall
 from vit_rpe.attention.lazy_terms import Position, combine_later
 from vit_rpe.checks import check_count, check_rates, check_type
-from vit_rpe.encodings import Spec, create_encoding, parse_specs
+from vit_rpe.encodings import Spec, create_encoding, parse_specs, terms_of_tokens
 from vit_rpe.layers._interface import AttentionLayer
 from vit_rpe.layers.kv_cache import LayerCache
 from vit_rpe.layers.linear import is_bare
@@ -31,6 +31,7 @@ from vit_rpe.layers.options import (
     check_attention,
     check_length,
     describe_position,
+    scatter_tokens,
 )
 from vit_rpe.position.geometry import Device, TokenGrid, check_same_axes
 from vit_rpe.position.masks import as_batch_head, geometry_mask, intersect, padding
@@ -212,7 +213,8 @@ class RelativeMultiheadAttention(AttentionLayer):
             if k_grid is not q_grid or source is not x or cached > 0:
                 check_length("context" if source is not x else "x", cached + source.shape[1], k_grid)
         masks = self._masks(q_grid, k_grid, shared, keep, x.device)
-        position = self._position(q_grid, k_grid, shared, keep, x.device)
+        x_k = source if cached == 0 else None
+        position = self._position(q_grid, k_grid, shared, keep, x, x_k)
         q, k, v = self.project(x, context)
         if cache is not None:
             k, v = cache.extend(k, v)
@@ -276,7 +278,8 @@ class RelativeMultiheadAttention(AttentionLayer):
         k: TokenGrid | None,
         shared: PositionTerms | None,
         keep: Tensor | None,
-        device: Device,
+        x: Tensor,
+        x_k: Tensor | None,
     ) -> Position:
         """This layer's encoding together with the shared terms, all without masks."""
         if shared is not None and shared.visible is not None:
@@ -284,9 +287,10 @@ class RelativeMultiheadAttention(AttentionLayer):
         if self.rpe is None or q is None or k is None:
             return NOTHING if shared is None else shared
         if keep is not None:
-            own = self.rpe(q, k, device).take(keep)
+            whole = scatter_tokens(x, keep, q.num_tokens) if self.rpe.card.content else None
+            own = terms_of_tokens(self.rpe, q, k, x.device, x=whole, x_k=whole).take(keep)
             return own if shared is None else combine(shared, own)
-        own = describe_position(self.rpe, q, k, device)
+        own = describe_position(self.rpe, q, k, x.device, x=x, x_k=x_k)
         return own if shared is None else combine_later(shared, own)
 
     def _finish(self, attended: Tensor) -> Tensor:

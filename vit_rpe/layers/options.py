@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from vit_rpe.attention import LazyTerms, check_kernel
 from vit_rpe.attention.lazy_terms import Position
-from vit_rpe.encodings import PositionEncoding
+from vit_rpe.encodings import PositionEncoding, terms_of_tokens
 from vit_rpe.position.geometry import Device, TokenGrid
 from vit_rpe.position.masks import check_radius
 from vit_rpe.position.terms import PositionTerms
@@ -66,13 +67,33 @@ def check_attention(
     if position is None or impl == "auto":
         return check_kernel(impl, logit_clip=logit_clip)
     tiny = TokenGrid((2,) * (1 if grid is None else grid.ndim), num_prefix=0 if grid is None else grid.num_prefix)
-    return check_kernel(impl, describe_position(position, tiny, tiny, device), logit_clip=logit_clip)
+    return check_kernel(impl, describe_position(position, tiny, tiny, device, x=None), logit_clip=logit_clip)
 
 
-def describe_position(position: PositionEncoding, q: TokenGrid, k: TokenGrid, device: Device) -> Position:
-    """The terms of an encoding; not built yet where they have an entry for every pair of tokens."""
+def describe_position(
+    position: PositionEncoding,
+    q: TokenGrid,
+    k: TokenGrid,
+    device: Device,
+    *,
+    x: Tensor | None,
+    x_k: Tensor | None = None,
+) -> Position:
+    """The terms of an encoding; not built yet where they have an entry for every pair of tokens.
+
+    Args:
+        x, x_k: what the queries and keys hold, for encodings that read it.
+    """
+    if position.card.content:  # for the tokens at hand, not for any window of them
+        return terms_of_tokens(position, q, k, device, x=x, x_k=x_k)
 
     def build(q: TokenGrid, k: TokenGrid) -> PositionTerms:
         return position(q, k, device)
 
     return LazyTerms(q, k, build) if position.card.per_pair else build(q, k)
+
+
+def scatter_tokens(x: Tensor, keep: Tensor, num_tokens: int) -> Tensor:
+    """Put tokens back where patch dropout took them from, zeros elsewhere: (B, M, C) -> (B, N, C)."""
+    whole = x.new_zeros(x.shape[0], num_tokens, x.shape[2])
+    return whole.scatter(1, keep[..., None].expand(x.shape), x)

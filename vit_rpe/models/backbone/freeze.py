@@ -10,7 +10,7 @@ from vit_rpe.position.geometry import Device, TokenGrid
 
 
 def freeze_positions(model: nn.Module, grid: TokenGrid, device: Device) -> None:
-    """Replace every encoding called ``rpe`` inside ``model`` by its constants.
+    """Replace every encoding called ``rpe`` inside ``model`` by its constants; those that read content stay.
 
     Raises:
         ValueError: the model is in training mode.
@@ -20,7 +20,7 @@ def freeze_positions(model: nn.Module, grid: TokenGrid, device: Device) -> None:
     unfreeze_positions(model)
     for module in list(model.modules()):
         position = getattr(module, "rpe", None)
-        if isinstance(position, PositionEncoding):
+        if isinstance(position, PositionEncoding) and not position.card.content:
             module.rpe = FrozenPosition(position, grid, device, once_for_all_layers)
 
 

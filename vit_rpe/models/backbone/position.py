@@ -38,7 +38,8 @@ def split_by_lifetime(
 ) -> tuple[Specs, Specs]:
     """Which encodings are called once per forward, and which live in every layer.
 
-    Once: those without parameters, and with ``shared`` all; but those that differ by layer always live in the layers.
+    Once: those without parameters, and with ``shared`` all; but those that differ by layer, or read what a layer
+    holds, always live in the layers.
 
     Raises:
         ValueError: an unknown name or option, encodings that exclude each other, a width that heads do not divide,
@@ -66,7 +67,7 @@ def split_by_lifetime(
             raise ValueError(f"with patch_drop_rate > 0, {error}") from error
     nothing_shared = True
     for spec, part in zip(specs, probe.parts(), strict=False):  # without a spec the probe is "none"
-        by_layer = "depth_index" in encoding_options(spec["name"])
+        by_layer = part.card.content or "depth_index" in encoding_options(spec["name"])
         parameterless = next(part.parameters(), None) is None
         (once if not by_layer and (shared or parameterless) else layerwise).append(spec)
         nothing_shared = nothing_shared and (by_layer or parameterless)

@@ -81,7 +81,7 @@ class PositionedAttention(PlacedLayer):
                 f"{tuple(tokens.shape)} tokens are not those of the image in hand, {self.place.image}: "
                 "the encoding cannot know where they lie"
             )
-        position = describe_position(self.rpe, *grids, tokens.device)
+        position = describe_position(self.rpe, *grids, tokens.device, x=tokens.flatten(1, -2))
         return self.family.call(self, inputs, self.family.sight(self, self.place, inputs), position)
 
     def set_window_size(self, window_size: tuple[int, int]) -> None:
