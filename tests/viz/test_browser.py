@@ -48,12 +48,19 @@ def rows_of(page: Any, layer: int, mode: str, query: int) -> np.ndarray:
     return np.array(page.evaluate(script, [layer, mode, query]))
 
 
-SPECS: list[Any] = [name for name in list_encodings() if 2 in encoding_class(name).card.axes]
+CARDS = {name: encoding_class(name).card for name in list_encodings()}
+SPECS: list[Any] = [name for name, card in CARDS.items() if 2 in card.axes and not card.content]
 SPECS += [
     ["bias", "rope"],
     {"name": "bias", "prefix": "learned"},
     {"name": "irpe", "on": ("q", "k", "v")},
 ]
+
+
+@pytest.mark.parametrize("rpe", [name for name, card in CARDS.items() if card.content])
+def test_what_reads_content_is_refused(tmp_path: Path, rpe: str) -> None:
+    with pytest.raises(ValueError, match="the explorer does not show features"):
+        written(tmp_path, rpe)
 
 
 @pytest.mark.parametrize("rpe", SPECS, ids=str)

@@ -59,10 +59,10 @@ class _Content(PositionEncoding):
     ) -> PositionTerms:
         """The terms for queries that hold ``x`` (B, Nq, C); None = zeros, the mean of normed tokens. ``x_k`` is not
         read."""
-        weight = self.a.weight
-        x = weight.new_zeros(1, 1, self.a.in_features) if x is None else x
-        dtype = torch.promote_types(weight.dtype, torch.float32)
-        at_q, at_k = (token_places(grid, k, dtype, weight.device) for grid in (q, k))
+        own = next(self.parameters(recurse=False))  # not a layer's: another module may stand in its place
+        x = own.new_zeros(1, 1, self.num_heads * self.head_dim) if x is None else x
+        dtype = torch.promote_types(own.dtype, torch.float32)
+        at_q, at_k = (token_places(grid, k, dtype, own.device) for grid in (q, k))
         return PositionTerms(features=(self.features(x, at_q, at_k),), grids=(q, k))
 
     @abstractmethod
