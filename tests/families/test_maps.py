@@ -196,12 +196,9 @@ def test_a_beacon_is_seen_where_it_is(case: str, path: str) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("xcit_nano_12_p16_224", "over channels"),
         ("davit_tiny", "over channels"),
         ("coat_tiny", "factorised"),
         ("hiera_tiny_224", "no family describes attention of type timm.models.hiera.MaskUnitAttention"),
-        ("sam2_hiera_tiny", "no family describes attention of type timm.models.hieradet_sam2.MultiScaleAttention"),
-        ("twins_svt_small", "no family describes attention of type timm.models.twins"),
         ("cait_xxs24_224", "no family describes attention of type timm.models.cait"),
     ],
 )

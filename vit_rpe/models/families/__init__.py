@@ -2,7 +2,6 @@
 
 from vit_rpe.models.families._interface import Family, Place, PlacedLayer, Sight, whole_image
 from vit_rpe.models.families._registry import (
-    WHOLE_SEQUENCES,
     family_of,
     is_described,
     register,
@@ -11,7 +10,6 @@ from vit_rpe.models.families._registry import (
 from vit_rpe.models.families._watch import around, place_layers
 
 __all__ = [
-    "WHOLE_SEQUENCES",
     "Family",
     "Place",
     "PlacedLayer",

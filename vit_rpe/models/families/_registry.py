@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import warnings
 
-from timm.models import beit, vision_transformer_relpos
 from torch import nn
 
 from vit_rpe.layers import AttentionLayer
@@ -16,12 +15,16 @@ from vit_rpe.models.families.hugging_face_vit import HuggingFaceBeit, HuggingFac
 from vit_rpe.models.families.levit import LeViT, LeViTDownsample, TinyViT
 from vit_rpe.models.families.maxvit import CoAtNet, MaxViT
 from vit_rpe.models.families.plain_vit import PlainViT
+from vit_rpe.models.families.pooling import ClassAttention, LatentPool
 from vit_rpe.models.families.rotary import Rotary
 from vit_rpe.models.families.sam import SegmentAnything
+from vit_rpe.models.families.sam2_hiera import Sam2Hiera
 from vit_rpe.models.families.swin import Swin, SwinV2, SwinV2Cr
+from vit_rpe.models.families.tables import Beit, RelativeViT
 from vit_rpe.models.families.torch_multihead import TorchMultihead
 from vit_rpe.models.families.torchvision_maxvit import TorchvisionMaxViT
 from vit_rpe.models.families.torchvision_swin import TorchvisionSwin, TorchvisionSwinV2
+from vit_rpe.models.families.twins import TwinsPooled, TwinsWindows
 
 _FAMILIES: dict[type[nn.Module] | str, Family] = {}
 """By class, or by the name of a class whose package need not be installed."""
@@ -57,11 +60,10 @@ def family_of(layer: nn.Module) -> Family:
     return _FAMILIES[type(layer) if type(layer) in _FAMILIES else _name(layer)]
 
 
-def require_described(model: nn.Module, *, also: Sequence[type[nn.Module]] = ()) -> None:
+def require_described(model: nn.Module) -> None:
     """Raise ValueError, naming the class, where a model has an attention that no family describes.
 
-    Args:
-        also: further classes that the caller can read.
+    Attention without a map over tokens beside attention that has one (XCiT) is left out, with a warning.
     """
     unknown = [
         module
@@ -69,9 +71,13 @@ def require_described(model: nn.Module, *, also: Sequence[type[nn.Module]] = ())
         if ATTENTION.search(type(module).__name__)
         and not AROUND.search(type(module).__name__)
         and _name(module) not in HOLDERS
-        and not (is_described(module) or isinstance(module, AttentionLayer) or type(module) in also)
+        and not (is_described(module) or isinstance(module, AttentionLayer))
     ]
-    for module in sorted(unknown, key=lambda module: _name(module) not in WITHOUT_MAP):
+    blind = [module for module in unknown if _name(module) in WITHOUT_MAP]
+    if blind and len(blind) == len(unknown) and any(map(is_described, model.modules())):
+        warnings.warn(f"left out of the recording: {_undescribed(blind[0])}", stacklevel=4)
+        return
+    for module in (*blind, *unknown):
         raise _undescribed(module)
 
 
@@ -101,8 +107,6 @@ AROUND = re.compile(r"Pool|Block|Partition|Stage|Sequential")
 """What is called so as well: what attention stands in, and poolings behind the blocks, which stay as they are."""
 HOLDERS = ("transformers.models.swinv2.modeling_swinv2.Swinv2Attention",)
 """Modules called attention that hold one."""
-WHOLE_SEQUENCES = (beit.Attention, vision_transformer_relpos.RelPosAttention)
-"""Attention over (B, N, C), all tokens of the image with prefix tokens in front, by one fused call."""
 WITHOUT_MAP = {
     "timm.models.xcit.XCA": "its attention is over channels",
     "timm.models.davit.ChannelAttention": "its attention is over channels",
@@ -117,6 +121,7 @@ FAMILIES = (
     *(TinyViT(), LeViT(), LeViTDownsample()),
     *(HuggingFaceViT(), HuggingFaceBeit(), HuggingFaceDinoV3(), HuggingFaceSwin(), HuggingFaceSwinV2()),
     *(HuggingFaceSam(), HuggingFaceVitDet()),
+    *(Beit(), RelativeViT(), ClassAttention(), LatentPool(), TwinsWindows(), TwinsPooled(), Sam2Hiera()),
     *(TorchMultihead(), TorchvisionSwin(), TorchvisionSwinV2(), TorchvisionMaxViT()),
 )
 for _family in FAMILIES:

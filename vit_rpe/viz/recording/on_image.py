@@ -66,10 +66,12 @@ def spread(values: Tensor, factors: Size, size: Size) -> Tensor:
         dim = axis - len(size)
         if by == 1 and values.shape[dim] == side:
             continue
-        owner = (torch.arange(side, device=values.device) // by).clamp(max=values.shape[dim] - 1)
-        count = owner.bincount(minlength=values.shape[dim]).clamp(min=1)
+        owner = torch.arange(side, device=values.device) // by
+        covered = owner < values.shape[dim]  # a pooling may leave the last ones over
+        count = owner[covered].bincount(minlength=values.shape[dim]).clamp(min=1)
         shape = [-1] + [1] * (-1 - dim)
-        values = (values / count.view(shape)).index_select(dim, owner)
+        shared = (values / count.view(shape)).index_select(dim, owner.clamp(max=values.shape[dim] - 1))
+        values = shared * covered.view(shape)
     return values
 
 
@@ -94,6 +96,7 @@ def map_of(call: AttentionCall, sight: Sight, image: Size, query: Size | str) ->
     if sight.is_whole:
         weights = _row(call, sight.q_grid, covering(token, sight.q_grid.steps, sight.q_grid.size))
         return _on_image(weights, sight, keys[0], image)
+    token = tuple(at // step * step for at, step in zip(token, sight.q_grid.steps, strict=True))
     flat = _flat(token, sight.image)
     window, slot = (token_places(sight, sight.q_grid, call.q.device) == flat).nonzero()[0].tolist()
     here = _rows(call, torch.arange(window, call.q.shape[0], windows, device=call.q.device))

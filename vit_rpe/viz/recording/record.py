@@ -17,14 +17,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
-from timm.layers import PatchEmbed
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from vit_rpe.attention import AttentionCall
 from vit_rpe.layers import AttentionLayer
 from vit_rpe.models.families import (
-    WHOLE_SEQUENCES,
     Place,
     PlacedLayer,
     Sight,
@@ -35,7 +33,6 @@ from vit_rpe.models.families import (
 )
 from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.position.terms import PositionTerms
-from vit_rpe.viz.recording.fused import fused_call
 from vit_rpe.viz.recording.inputs import Device, arguments_of, detached, mean_tokens, moved, on_device
 from vit_rpe.viz.recording.on_image import map_of, pooled_map
 from vit_rpe.viz.recording.query import Query, pick_query, query_token
@@ -50,7 +47,6 @@ class Recording:
     def __init__(self, device: Device, has_class_token: bool) -> None:
         self.device = device
         self.has_class_token = has_class_token
-        self.image_grid: tuple[int, ...] | None = None
         self.calls: dict[str, tuple[nn.Module, dict[str, Any]]] = {}
         self.sights: dict[str, Sight | None] = {}
         self.outputs: dict[str, Tensor] = {}
@@ -164,11 +160,9 @@ class Recording:
             inputs = {key: moved(value, self.device) for key, value in inputs.items()}
         if isinstance(module, AttentionLayer):
             call = module.attention_call(**inputs)
-        elif is_described(module):
+        else:
             family, sight = family_of(module), self.sights[name]
             call = family.call(module, inputs, sight, family.position(module, sight, inputs))
-        else:
-            call = fused_call(module, inputs)
         return call
 
     def pieces(self, layer: int, *, mean: str | None = None) -> AttentionCall:
@@ -182,12 +176,6 @@ class Recording:
         if call.q_grid is not None and call.k_grid is not None:
             return call.q_grid, call.k_grid
         length = call.q.shape[2]
-        module, _ = self.calls[self._name(layer)]
-        if self.image_grid is not None and not isinstance(module, AttentionLayer) and not is_described(module):
-            num_prefix = length - TokenGrid(self.image_grid).num_patches
-            if num_prefix >= 0:
-                grid = TokenGrid(self.image_grid, num_prefix=num_prefix)
-                return grid, grid
         return TokenGrid((length,)), TokenGrid((call.k.shape[2],))
 
     @property
@@ -278,7 +266,7 @@ def record(model: nn.Module, *, device: Device = None, keep_outputs: bool = Fals
         ValueError: the model has no attention layer, or one that no family describes; the message names its class.
     """
     layers = attention_layers(model)
-    require_described(model, also=WHOLE_SEQUENCES)
+    require_described(model)
     if not layers:
         raise ValueError(f"{type(model).__name__} has no attention layer that can be recorded")
     seen = Recording(device, getattr(model, "cls_token", None) is not None)
@@ -293,9 +281,6 @@ def record(model: nn.Module, *, device: Device = None, keep_outputs: bool = Fals
             handles.append(module.register_forward_pre_hook(keep, with_kwargs=True))
             if keep_outputs:
                 handles.append(module.register_forward_hook(_keep_output(seen, name)))
-        patch_embed = getattr(model, "patch_embed", None)
-        if isinstance(patch_embed, PatchEmbed):
-            handles.append(patch_embed.register_forward_pre_hook(_keep_grid(seen)))
         with _uncompiled():
             yield seen
     finally:
@@ -311,11 +296,11 @@ def _uncompiled() -> AbstractContextManager[Any]:
 
 
 def attention_layers(model: nn.Module) -> dict[str, nn.Module]:
-    """Attention layers by module name: ours, those of known families, and timm's over all tokens of the image."""
+    """Attention layers by module name: ours, and those of known families."""
     return {
         name: module
         for name, module in model.named_modules()
-        if isinstance(module, AttentionLayer) or is_described(module) or type(module) in WHOLE_SEQUENCES
+        if isinstance(module, AttentionLayer) or is_described(module)
     }
 
 
@@ -333,12 +318,5 @@ def _keep_input(seen: Recording, name: str, place: Place | None) -> Any:
 def _keep_output(seen: Recording, name: str) -> Any:
     def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         seen.outputs[name] = output[0] if isinstance(output, tuple) else output
-
-    return hook
-
-
-def _keep_grid(seen: Recording) -> Any:
-    def hook(module: PatchEmbed, args: tuple[Any, ...]) -> None:
-        seen.image_grid = tuple(module.dynamic_feat_size(tuple(args[0].shape[-2:])))
 
     return hook

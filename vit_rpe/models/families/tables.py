@@ -1,0 +1,95 @@
+"""BEiT and the relative position ViTs of timm: a bias from a table or a network, whole images with a class token.
+
+For looking at them; :func:`vit_rpe.from_timm` takes such models over.
+
+Legend: B batch, H heads, D head width, N tokens with prefix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from timm.models import beit, vision_transformer_relpos
+from torch import Tensor
+
+from vit_rpe.attention import AttentionCall
+from vit_rpe.attention.lazy_terms import Position
+from vit_rpe.models.families._interface import Family, Sight
+from vit_rpe.models.families._own import OwnPosition
+from vit_rpe.models.families._sequence import WholeSequence, sequence_call
+from vit_rpe.position.terms import NOTHING, PositionTerms
+
+
+class BiasOfWholeImage(WholeSequence):
+    """A layer's own bias, and one that the model shares."""
+
+    native = Family.native
+
+    def own(self, layer: Any, facts: Mapping[str, Any]) -> OwnPosition | None:
+        raise ValueError(f"attention of type {type(layer).__name__} keeps its position by vit_rpe.from_timm")
+
+    def position(self, layer: Any, sight: Sight | None, inputs: Mapping[str, Any]) -> Position:
+        found = [each for each in (self.bias(layer), inputs.get(self.shared)) if each is not None]
+        if not found:
+            return NOTHING
+        bias = torch.stack(torch.broadcast_tensors(*found)).sum(dim=0)
+        return PositionTerms(bias=bias if bias.ndim == 4 else bias[None])
+
+    shared: str
+
+    def bias(self, layer: Any) -> Tensor | None:
+        """(1, H, N, N), or None."""
+        raise NotImplementedError
+
+    def call(self, layer: Any, inputs: Mapping[str, Any], sight: Sight | None, position: Position) -> AttentionCall:
+        qkv = self.project(layer, inputs["x"]).unflatten(-1, (3, layer.num_heads, -1))
+        q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
+        q, k = self.normed(layer, q, k)
+
+        def finish(attended: Tensor) -> Tensor:
+            return layer.proj_drop(layer.proj(attended.transpose(1, 2).flatten(2)))
+
+        return sequence_call(layer, (q, k, v), finish, {}, sight, position)
+
+    def project(self, layer: Any, x: Tensor) -> Tensor:
+        """Queries, keys and values in one, (B, N, 3 H D)."""
+        return layer.qkv(x)
+
+    def normed(self, layer: Any, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and keys as they meet."""
+        return q, k
+
+
+class Beit(BiasOfWholeImage):
+    """A table over offsets with three entries for the class token."""
+
+    layers = (beit.Attention,)
+    hosts = (beit.Beit,)
+    shared = "shared_rel_pos_bias"
+
+    def bias(self, layer: Any) -> Tensor | None:
+        return None if layer.relative_position_bias_table is None else layer._get_rel_pos_bias()
+
+    def project(self, layer: Any, x: Tensor) -> Tensor:
+        bias = None if layer.q_bias is None else torch.cat((layer.q_bias, layer.k_bias, layer.v_bias))
+        return F.linear(x, layer.qkv.weight, bias)
+
+
+class RelativeViT(BiasOfWholeImage):
+    """A table or a network, with or without class token."""
+
+    layers = (vision_transformer_relpos.RelPosAttention,)
+    hosts = (vision_transformer_relpos.VisionTransformerRelPos,)
+    shared = "shared_rel_pos"
+
+    def bias(self, layer: Any) -> Tensor | None:
+        return None if layer.rel_pos is None else layer.rel_pos.get_bias()
+
+    def position(self, layer: Any, sight: Sight | None, inputs: Mapping[str, Any]) -> Position:
+        return super().position(layer, sight, inputs if layer.rel_pos is None else {})
+
+    def normed(self, layer: Any, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return layer.q_norm(q), layer.k_norm(k)
