@@ -36,6 +36,7 @@ class PositionEncoding(nn.Module, ABC):
 
     name: str
     card: Card
+    native: tuple[int, ...]
     spec: dict[str, Any] | None = None
     """Name and options, as :func:`vit_rpe.encodings.create_encoding` was given them."""
     offset_dims: Mapping[str, Sequence[int]] = MappingProxyType({})
@@ -152,8 +153,8 @@ def terms_of_tokens(
         x_k: the same of the keys, (B, Nk, C).
     """
     if not encoding.card.content:
-        return encoding(q, k, device)  # type: ignore[no-any-return]
-    return encoding(q, k, device, x=x, x_k=x_k)  # type: ignore[no-any-return]
+        return encoding(q, k, device)
+    return encoding(q, k, device, x=x, x_k=x_k)
 
 
 def find_encodings(model: nn.Module) -> Iterator[tuple[str, PositionEncoding]]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 STARTS = ("normal", "impulse")
-PUBLISHED = [(0, 0), (-1, 0), (0, 1), (0, -1), (1, 0), (-1, -1), (-1, 1), (1, -1), (1, 1)]
+PUBLISHED: list[tuple[int, ...]] = [(0, 0), (-1, 0), (0, 1), (0, -1), (1, 0), (-1, -1), (-1, 1), (1, -1), (1, 1)]
 
 
 def neighbours(axes: int) -> list[tuple[int, ...]]:

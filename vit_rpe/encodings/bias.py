@@ -13,6 +13,8 @@ Differs from the papers: any number of axes and any number of prefix tokens; ``m
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -71,7 +73,7 @@ class _BiasTables(PositionEncoding):
         lengths = [distance + 1 if symmetric else 2 * distance + 1 for distance in self.max_distance]
         if axes == "joint":
             self.table = nn.Parameter(torch.empty(rows, *lengths))
-            over = {"table": range(1, 1 + grid.ndim)}
+            over: dict[str, Sequence[int]] = {"table": range(1, 1 + grid.ndim)}
         else:
             over = {f"table_{axis}": range(1, 2) for axis in range(grid.ndim)}
             for name, length in zip(over, lengths, strict=True):
