@@ -17,8 +17,8 @@ SIZE = (8, 12)
 OWN = tuple(name for name in timm.list_models("vit_rpe_nano_patch2_*"))
 """One entry point for every encoding, and the plain one."""
 
-NAMES = tuple(timm.list_models("vit_rpe_*"))
-"""Every entry point of the package."""
+NAMES = tuple(timm.list_models(module="vit_rpe"))
+"""Every entry point of our own vision transformer."""
 
 PUBLIC_NAMES = tuple(sorted({public_name(name) for name in PUBLIC}))
 

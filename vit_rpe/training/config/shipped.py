@@ -29,8 +29,9 @@ def list_configs(*, studies: bool = False) -> list[str]:
 
 
 def default_config(data_name: str) -> str:
-    """The shipped config for data that are given by name only: one of that source, else that for one's own files."""
-    own = [name for name in list_configs() if name.startswith(f"{data_name}/") and name.endswith("_bias")]
+    """The shipped config for data that are given by name only: a plain transformer for that source, else that for
+    one's own files."""
+    own = [name for name in list_configs() if name.startswith(f"{data_name}/vit_") and name.endswith("_bias")]
     small = sorted(own, key=lambda name: (("nano" not in name), ("tiny" not in name), name))
     return _OF_SOURCES.get(data_name) or next(iter(small), _OF_FILES)
 

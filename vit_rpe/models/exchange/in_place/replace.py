@@ -19,7 +19,9 @@ from vit_rpe.models.families import Place, around, family_of, is_described, plac
 KEEP = "keep"
 
 
-def replace_attention(model: nn.Module, rpe: Spec | Sequence[Spec] = KEEP, *, attn_impl: str = "auto") -> nn.Module:
+def replace_attention(
+    model: nn.Module, rpe: Spec | Sequence[Spec] = KEEP, *, attn_impl: str = "auto", trained: bool = True
+) -> nn.Module:
     """Give every attention of a model an encoding of ours, in place.
 
     Projections, norms, pooling and everything around stay what they are, under their names, so that public files load.
@@ -31,6 +33,7 @@ def replace_attention(model: nn.Module, rpe: Spec | Sequence[Spec] = KEEP, *, at
         rpe: ``"keep"`` says the model's own position in our encodings, with its weights. Another spec takes its place;
             encodings that only add to the logits start at zero.
         attn_impl: ``"auto"`` or an attention kernel by name.
+        trained: the model's weights are worth something; else another encoding starts as it is drawn, not at zero.
 
     Returns:
         The same object.
@@ -62,7 +65,7 @@ def replace_attention(model: nn.Module, rpe: Spec | Sequence[Spec] = KEEP, *, at
         made[path] = _kept(layer, places[path]) if keeps else _new(layer, places[path], specs, context)
     if keeps and all(position.name == "none" for position in made.values()):
         raise ValueError(f"{name_of(model)} has no relative position to keep: name an encoding")
-    if not keeps:
+    if not keeps and trained:
         start_at_zero(part for position in made.values() for part in position.parts())
     for path, layer in layers.items():
         position = made[path]
