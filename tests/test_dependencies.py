@@ -28,7 +28,7 @@ EXTRAS = {
     "benchmark": ("train", "viz", "data", "dev", "peers"),  # it runs other people's implementations beside ours
 }
 """Extras a room may use; the rooms above these come with all that users have."""
-ALL = ("train", "viz", "data", "export", "slurm")
+ALL = ("train", "viz", "data", "export", "slurm", "trackers")
 
 
 def project() -> dict:

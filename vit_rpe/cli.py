@@ -39,7 +39,18 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "viz": ("matplotlib",),
     "data": ("datasets",),
     "export": ("onnx", "onnxruntime", "onnxscript"),
-    "train": ("accelerate", "albumentations", "jsonargparse", "matplotlib", "rich", "sklearn", "torchmetrics"),
+    "train": (
+        "accelerate",
+        "albumentations",
+        "cv2",
+        "jsonargparse",
+        "matplotlib",
+        "rich",
+        "scipy",
+        "sklearn",
+        "torchmetrics",
+    ),
+    "trackers": ("tensorboard", "trackio", "wandb"),
 }
 """Optional dependencies, as they are imported, by the extra of ``pyproject.toml`` that installs them."""
 

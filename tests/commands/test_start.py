@@ -91,7 +91,7 @@ def test_dir_shows_the_face_and_nothing_else() -> None:
 def test_extras_are_those_of_the_project() -> None:
     """``EXTRAS`` names what ``pyproject.toml`` installs, less what torchvision and timm need anyway."""
     text = (ROOT / "pyproject.toml").read_text()
-    imported = {"scikit-learn": "sklearn"}
+    imported = {"scikit-learn": "sklearn", "opencv-python-headless": "cv2"}
     for extra, modules in EXTRAS.items():
         listed = re.search(rf"^{extra} = \[(.*?)\]$", text, re.DOTALL | re.MULTILINE)
         assert listed is not None

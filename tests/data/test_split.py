@@ -31,7 +31,7 @@ def test_digits_are_split_80_to_20_whatever_the_training_seed():
     bundles = [build_data(DataConfig(), img_size=(8, 8), in_chans=1, seed=seed) for seed in (0, 1)]
     assert (len(bundles[0].train), len(bundles[0].val)) == (1438, 359)
     assert bundles[0].split == (
-        "digits: 1438 training and 359 validation images (stratified split, 20% held out, split_seed=0)"
+        "digits: 1438 training and 359 test images (stratified split, 20% held out, split_seed=0)"
     )
     np.testing.assert_array_equal(bundles[0].val.labels, bundles[1].val.labels)
     other = build_data(DataConfig(split_seed=1), img_size=(8, 8), in_chans=1, seed=0)

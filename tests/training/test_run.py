@@ -109,7 +109,7 @@ def test_weights_that_break_in_the_last_update_are_not_saved(tiny, tmp_path: Pat
         return loss
 
     monkeypatch.setattr(loop, "_update", breaking)
-    with pytest.raises(RuntimeError, match=r"validation loss is not finite after update 5 \(epoch 1\)"):
+    with pytest.raises(RuntimeError, match=r"test loss is not finite after update 5 \(epoch 1\)"):
         tiny("run", "--train.epochs=2")
     assert not (tmp_path / "run" / "best").exists()
     assert not (tmp_path / "run" / "last").exists()

@@ -184,7 +184,7 @@ def test_one_clear_line(
     [
         (["--model", "resnet18"], "ResNet has no attention layer"),
         (["--model", "vit_rpe_nano_patch2_9"], "unknown model 'vit_rpe_nano_patch2_9' (did you mean 'vit_rpe_nano"),
-        (["--model", NAME, "--model-args", '{"rpee": 1}'], "does not take these arguments"),
+        (["--model", NAME, "--model-args", '{"rpee": 1}'], "has no argument 'rpee' (did you mean 'rpe'?)"),
     ],
 )
 def test_models_that_cannot_be_seen(

@@ -68,10 +68,13 @@ class Fourier(PositionEncoding):
         nn.init.zeros_(self.sine)
 
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
-        factors = at_least_float32(torch.cat([self.cosine, self.sine], dim=2))  # (n, H, 2 R)
-        # sums of products, not matrix products: autocast leaves those alone
-        tables = [
-            (own[:, None] * waves(q, k, axis, self.terms, self.base, own.device).to(own.dtype)).sum(-1)  # (H, R_a)
-            for axis, own in enumerate(factors.unbind(0))
-        ]
+        cosine, sine = (
+            at_least_float32(self.cosine)[:, :, None],
+            at_least_float32(self.sine)[:, :, None],
+        )  # (n, H, 1, R)
+        tables = []
+        for axis in range(q.ndim):
+            of_cosine, of_sine = waves(q, k, axis, self.terms, self.base, cosine.device).to(cosine.dtype).chunk(2, -1)
+            # sums of products, not matrix products: autocast leaves those alone
+            tables.append((cosine[axis] * of_cosine + sine[axis] * of_sine).sum(-1))  # (H, R_a)
         return PositionTerms(offset_bias=(axis_sum(tables),), grids=(q, k))
