@@ -18,3 +18,23 @@ def test_an_old_module_is_the_new_one_with_a_warning(old):
         module = importlib.import_module(old)
     assert module is importlib.import_module(MOVED[old])
     assert module.__name__ == MOVED[old] == module.__spec__.name
+
+
+@pytest.mark.parametrize("old", MOVED)
+def test_an_old_module_hides_no_name_of_its_package(old):
+    """Importing a module puts it into its package under its name."""
+    package, _, name = old.rpartition(".")
+    if package not in MOVED:
+        assert name not in getattr(importlib.import_module(package), "__all__", ())
+
+
+@pytest.mark.parametrize(
+    ("package", "names"),
+    [
+        ("vit_rpe.training.checkpoint", ["load_checkpoint", "save_checkpoint", "read_info", "CheckpointInfo"]),
+        ("vit_rpe.training.config", ["RunConfig", "ModelConfig", "TrainConfig", "DistillConfig"]),
+        ("vit_rpe.viz.explorer", ["explorer_page"]),
+    ],
+)
+def test_a_module_that_became_a_package_still_has_its_names(package, names):
+    assert all(hasattr(importlib.import_module(package), name) for name in names)

@@ -32,7 +32,7 @@ def load_plugins(names: Iterable[str]) -> list[ModuleType]:
 
 
 def loaded_plugins() -> list[str]:
-    """What was imported here by name, for a child process that is to know the same encodings."""
+    """Names of the plug-ins imported so far, for a child process that is to know the same encodings."""
     return list(_loaded)
 
 
@@ -64,7 +64,7 @@ def missing_plugins(names: Iterable[str]) -> list[str]:
 
 
 def how_to_pass(names: Iterable[str]) -> str:
-    """The end of a sentence on plug-ins that are missing."""
+    """Words for an error message: with which ``--plugin`` options the missing ones are imported."""
     words = " ".join(f"--plugin {name}" for name in names)
     return f"it was made with a plug-in, which is only imported if you name it: {words}"
 

@@ -22,7 +22,13 @@ from vit_rpe.position.terms import dense_bias
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPE = re.search(r"- \*\*A new encoding\*\*.*", (ROOT / "CONTRIBUTING.md").read_text())
-FILES = ["vit_rpe/encodings/<name>.py", "vit_rpe/encodings/__init__.py", "tests/oracles/<name>.py", "docs/encodings.md"]
+FILES = [
+    "vit_rpe/encodings/<name>.py",
+    "vit_rpe/encodings/__init__.py",
+    "tests/oracles/<name>.py",
+    "docs/encodings.md",
+    "README.md",
+]
 
 ENCODING = '''
 import torch

@@ -102,7 +102,7 @@ def channels(q: Tensor, k: Tensor, terms: PositionTerms, scale: float) -> Channe
 
 
 def broadcast_logits(q: Tensor, k: Tensor, terms: PositionTerms, scale: float) -> Tensor:
-    """The per-axis logits and prefix scalars by addition over all pairs, (B or 1, H or 1, Nq, Nk)."""
+    """Logits of all pairs of tokens, as sums of what each axis and the prefix tokens add: (B or 1, H or 1, Nq, Nk)."""
     q_grid, k_grid = grids_of(terms)
     views = []
     for features in query_features(q, terms, scale):

@@ -55,7 +55,9 @@ def attention_weights(
 
 
 def query_logits(q: Tensor, part: RelativeVectors, index: Tensor) -> Tensor:
-    """<q_i, table[index_ij]> for q (B, H, Nq, D) and index (Nq, Nk) or (B, Nq, Nk); gives (B, H, Nq, Nk).
+    """Logits that queries make with the relative vector of each pair: <q_i, table[index_ij]>, (B, H, Nq, Nk).
+
+    q is (B, H, Nq, D), index (Nq, Nk) or (B, Nq, Nk).
 
     One product with every row of the table and a gather; never an (Nq, Nk, D) tensor.
     """
@@ -63,7 +65,10 @@ def query_logits(q: Tensor, part: RelativeVectors, index: Tensor) -> Tensor:
 
 
 def key_logits(k: Tensor, part: RelativeVectors, index: Tensor) -> Tensor:
-    """<k_j, table[index_ij]> for k (B, H, Nk, D) and index (Nq, Nk) or (B, Nq, Nk); gives (B, H, Nq, Nk)."""
+    """Logits that keys make with the relative vector of each pair: <k_j, table[index_ij]>, (B, H, Nq, Nk).
+
+    k is (B, H, Nk, D), index (Nq, Nk) or (B, Nq, Nk).
+    """
     return _picked(k, part, _zero_last(index, part.table.shape[1], transposed=True)).mT
 
 

@@ -51,7 +51,7 @@ def _build(config: DataOptions, request: Request) -> DataBundle:
 
 
 def read_treatment(values: dict[str, Any]) -> Preprocessing | TextTreatment:
-    """The inverse of a treatment's ``to_dict``; images are what has no other ``kind``.
+    """How samples are prepared, read back from what ``to_dict`` of a treatment wrote; without a ``kind``, of images.
 
     Raises:
         ValueError: unknown keys.

@@ -170,7 +170,7 @@ def as_tuple(value: Any) -> Any:
 
 
 def per_axis(value: int | tuple[int, ...] | None, grid: TokenGrid, *, name: str) -> tuple[int, ...]:
-    """Largest offset per axis: None means exact on the native grid (size - 1), an int holds for every axis.
+    """Largest offset along each axis, from an option: None is the grid's own (size - 1), an int counts for every axis.
 
     Raises:
         ValueError: negative, or not one entry per axis.

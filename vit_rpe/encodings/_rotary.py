@@ -25,7 +25,10 @@ Directions = list[list[list[float]]]
 
 
 def speeds(count: int, base: float, fastest: float = 1.0, zero_share: float = 0.0, device: Device = None) -> Tensor:
-    """fastest base^(-m / count), m = 0 ... count - 1, float32; the last round(zero_share count) stand still."""
+    """Radians per step for every pair of channels: fastest base^(-m / count), m = 0 ... count - 1, float32.
+
+    The last round(zero_share count) pairs do not turn.
+    """
     steps = torch.arange(count, device=device, dtype=torch.float32)
     found = fastest * base ** (-steps / count)
     still = round(zero_share * count)
@@ -33,7 +36,7 @@ def speeds(count: int, base: float, fastest: float = 1.0, zero_share: float = 0.
 
 
 def axial_vectors(speed: Tensor, axes: int) -> Tensor:
-    """Every axis has its own pairs, with the same speeds (M,): (n, 1, n M)."""
+    """Give every axis pairs of channels of its own, turning at the same speeds: (M,) to (n, 1, n M)."""
     count = speed.shape[0]
     rows = [F.pad(speed, (axis * count, (axes - 1 - axis) * count)) for axis in range(axes)]
     return torch.stack(rows)[:, None]

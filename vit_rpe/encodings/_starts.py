@@ -16,7 +16,7 @@ PUBLISHED: list[tuple[int, ...]] = [(0, 0), (-1, 0), (0, 1), (0, -1), (1, 0), (-
 
 
 def neighbours(axes: int) -> list[tuple[int, ...]]:
-    """The 3^n places around a token, nearest first; in 2-D in the published order."""
+    """Offsets from a token to itself and its 3^n - 1 neighbours, nearest first; in 2-D in the published order."""
     if axes == 2:
         return PUBLISHED
     return sorted(product((-1, 0, 1), repeat=axes), key=lambda place: sum(step * step for step in place))

@@ -33,7 +33,7 @@ def alibi_slopes(num_heads: int) -> list[float]:
 
 
 def offset_distance(q: TokenGrid, k: TokenGrid, metric: str, device: Device = None) -> Tensor:
-    """norm(delta) of all offsets between two grids, float32 (R_1, ..., R_n)."""
+    """Distance of every offset that occurs between two grids, by the norm ``metric``: float32 (R_1, ..., R_n)."""
     total = torch.zeros((), device=device)
     for axis in range(q.ndim):
         delta = occurring_offsets(q, k, axis, device).float()

@@ -26,7 +26,7 @@ from vit_rpe.position.terms import PositionTerms
 
 
 def centres(num_heads: int, axes: int) -> list[tuple[float, ...]]:
-    """Where the first k^n heads look, key minus query: a grid k wide, spaced 1 and centred, first axis fastest."""
+    """Offsets (key minus query) at which the first k^n heads look: a centred grid, k wide, the first axis fastest."""
     width = 1
     while (width + 1) ** axes <= num_heads:
         width += 1

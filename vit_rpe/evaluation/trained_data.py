@@ -12,7 +12,7 @@ __all__ = ["trained_data"]
 
 
 def trained_data(loaded: LoadedCheckpoint, **changes: Any) -> tuple[DataBundle, DataOptions]:
-    """Samples with the model's own treatment, and the options they were read with.
+    """The data a checkpoint was trained on, prepared as in training, and the options they were read with.
 
     Args:
         changes: data options that differ from those of the training, such as ``path``; None for no change.

@@ -60,7 +60,7 @@ def cost_figure(study: StudyConfig, summary: Sequence[dict[str, Any]]) -> Figure
 
 
 def elsewhere_figure(study: StudyConfig, rows: Sequence[dict[str, Any]], kind: str) -> Figure | None:
-    """Accuracy against image size (``kind="at"``) or against shift (``"shift"``); None where it was not measured."""
+    """Draw accuracy by image size (``kind="at"``) or by shift (``"shift"``); None where it was not measured."""
     pattern = re.compile(rf"accuracy_{kind}_(\d+)px")
     columns = {int(found[1]): key for key in rows[0] if (found := pattern.fullmatch(key))}
     if not columns:

@@ -26,8 +26,13 @@ _OF_TEXT = ("vocab_size", "length", "in_features", "head", "causal")
 
 @dataclass(frozen=True)
 class ModelPlan:
-    """A model that is known to be buildable: its arguments without those that the data give, and the images it takes
-    (None for a model of sequences)."""
+    """A model that was checked and not yet built.
+
+    Attributes:
+        name: of the model in timm.
+        args: its arguments, without those that the data give.
+        img_size, in_chans: of the images it takes; None for a model of sequences.
+    """
 
     name: str
     args: dict[str, Any]

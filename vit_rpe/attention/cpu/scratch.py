@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 class Scratch:
-    """Memory for one result at a time: it is valid until the next is asked for."""
+    """Memory that is used again and again for one result at a time; a result is gone when the next is asked for."""
 
     def __init__(self) -> None:
         self._memory: Tensor | None = None

@@ -46,7 +46,7 @@ class Plan(NamedTuple):
 
 
 def in_windows(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: Options) -> Tensor:
-    """The kernel ``"windows"``."""
+    """Attention for one window of queries after the other, so that no mask of all pairs is held (``"windows"``)."""
     assert terms.grids is not None
     batch = q.shape[0] if terms.on_query or terms.on_key or terms.features else 1
     grid = terms.grids[0]

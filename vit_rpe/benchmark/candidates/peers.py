@@ -175,7 +175,7 @@ PEERS: dict[str, Peer] = {
 
 
 def peers_of(package: str) -> dict[str, Peer]:
-    """The peers of one package (or ``"all"``) that is installed here.
+    """Layers of another installed package that ours are compared with; of all such packages for ``"all"``.
 
     Raises:
         ValueError: an unknown package, or one that is not installed.

@@ -14,7 +14,7 @@ from vit_rpe.benchmark.candidates.jobs import Job, callable_of
 
 
 class Operation(NamedTuple):
-    """Microseconds and calls of one operation in one call of the job."""
+    """How long and how often one torch operation ran during one call of a job."""
 
     microseconds: float
     calls: float

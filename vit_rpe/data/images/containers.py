@@ -37,7 +37,7 @@ def scaled_transparency(file: Image.Image) -> None:
 
 
 def bytes_palette(file: Image.Image) -> None:
-    """Give a decoded TIFF image the palette its file means: values of 0..255 instead of 0..65535 would all be black."""
+    """Mend the colours of a TIFF image whose palette is written in 0..255 instead of 0..65535, which would be black."""
     if file.format != "TIFF" or file.mode != "P":
         return
     values = file.tag_v2.get(_COLOUR_MAP, ())  # type: ignore[attr-defined]

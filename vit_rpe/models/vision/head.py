@@ -53,7 +53,7 @@ def other_pool(global_pool: str, attn_pool: nn.Module | None, class_token: bool)
 
 
 def pool_tokens(x: Tensor, kind: str, attn_pool: nn.Module | None, num_prefix: int, include_prefix: bool) -> Tensor:
-    """Tokens (B, N, C) to (B, C), or to themselves for the kind ``""``."""
+    """Pool the tokens of each image, (B, N, C) to (B, C); the kind ``""`` leaves them as they are."""
     if attn_pool is not None:
         return attn_pool(x if include_prefix else x[:, num_prefix:])
     return global_pool_nlc(x, pool_type=kind, num_prefix_tokens=num_prefix, reduce_include_prefix=include_prefix)

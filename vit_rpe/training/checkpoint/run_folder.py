@@ -129,7 +129,7 @@ def forget_run(folder: Path) -> None:
 
 
 def take_best_along(resumed: Path, folder: Path) -> None:
-    """Copy ``best/`` of the run that is resumed into the folder it goes on in, if that is another one without any."""
+    """Copy the best checkpoint of a resumed run into its new folder, unless that has one (or is the old folder)."""
     run = find_run(resumed)
     best = None if run is None else newest(run / "best")
     if best is not None and newest(folder / "best") is None:

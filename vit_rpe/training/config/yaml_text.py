@@ -29,7 +29,7 @@ for _tag in ("timestamp", "value"):
 
 
 def load_yaml(text: str) -> Any:
-    """The content of ``text``.
+    """Read YAML text into mappings, lists, numbers and strings.
 
     Raises:
         ValueError: it is not YAML, or gives a key twice; one line.

@@ -26,7 +26,7 @@ from vit_rpe.viz.recording.rotation import rotation_frequencies
 
 
 def pack_terms(packer: Packer, seen: Recording, layer: int) -> dict[str, Any]:
-    """What a layer has in common for all images.
+    """Pack what position adds in one layer, which is the same for all images of the page.
 
     Raises:
         ValueError: its terms differ between images (a mask per image).
@@ -72,7 +72,7 @@ class Rounded(NamedTuple):
 
 
 def round_tokens(tokens: Tensor, mean: Tensor, bits: int) -> Rounded:
-    """Round q or k of all images.
+    """Round queries or keys to whole numbers of a few bits, as the page stores them.
 
     Args:
         tokens: (B, H, N, D).

@@ -55,7 +55,7 @@ def query_token(query: int | tuple[int, ...] | str, grid: TokenGrid, *, has_clas
 
 
 def pick_query(weights: Tensor, query: Query, grid: TokenGrid, *, has_class_token: bool) -> Tensor:
-    """Row of (B, H, Nq, Nk) that belongs to the query, (B, H, Nk); the mean over grid tokens for ``"mean"``."""
+    """Where one query looks, the row (B, H, Nk) of weights (B, H, Nq, Nk); for ``"mean"`` the mean over grid tokens."""
     if query == "mean":
         return weights[:, :, grid.num_prefix :].mean(dim=2)
     return weights[:, :, query_token(query, grid, has_class_token=has_class_token)]
