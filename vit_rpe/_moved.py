@@ -38,7 +38,6 @@ MOVED = {
     "vit_rpe.data.samples": "vit_rpe.data.batch",
     "vit_rpe.data.split": "vit_rpe.data.images.split",
     "vit_rpe.data.text_corpus": "vit_rpe.data.text.corpus",
-    "vit_rpe.data.text_treatment": "vit_rpe.data.text.treatment",
     "vit_rpe.data.text_windows": "vit_rpe.data.text.windows",
     "vit_rpe.data.warp": "vit_rpe.data.images.warp",
     "vit_rpe.encodings.bias_axial": "vit_rpe.encodings.bias",
