@@ -55,7 +55,7 @@ MOVED = {
     "vit_rpe.models.convert.positions": "vit_rpe.models.exchange.positions",
     "vit_rpe.models.convert.public": "vit_rpe.models.exchange.public",
     "vit_rpe.models.convert.retrofit": "vit_rpe.models.exchange.in_place.retrofit",
-    "vit_rpe.models.convert.start": "vit_rpe.models.exchange.start",
+    "vit_rpe.models.convert.start": "vit_rpe.models.exchange.placing",
     "vit_rpe.models.convert.weights": "vit_rpe.models.exchange.weights",
     "vit_rpe.models.vit": "vit_rpe.models.vision.vit",
     "vit_rpe.resampling": "vit_rpe.position.resampling",

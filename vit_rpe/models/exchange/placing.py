@@ -1,5 +1,7 @@
 """Converted weights put where a model of ours expects them: every encoding in its layer, every table of its grid.
 
+Encodings added to weights that were trained without them add nothing at first, or say that they cannot.
+
 Legend: H heads, R rows of a flat table, n axes.
 """
 
@@ -7,14 +9,13 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import prod
 
 from torch import Tensor, nn
 
 from vit_rpe.encodings import PositionEncoding, find_encodings
 from vit_rpe.models.backbone.loading import Grid, average
-from vit_rpe.models.exchange.start import start_at_zero
 from vit_rpe.models.exchange.weights import Weights
 
 
@@ -97,3 +98,19 @@ def _parameters_of(weights: Weights, name: str, layer: int | None) -> dict[str, 
         parameter: average([value for placed, value in found.items() if placed.parameter == parameter], name)
         for parameter in {placed.parameter for placed in found}
     }
+
+
+def start_at_zero(encodings: Iterable[PositionEncoding]) -> None:
+    """Make every encoding add nothing; warn once for each kind that cannot, whatever its parameters are."""
+    changing = set()
+    for encoding in encodings:
+        try:
+            encoding.zero_()
+        except ValueError:
+            changing.add(encoding.name)
+    for name in sorted(changing):
+        warnings.warn(
+            f"{name!r} changes the attention from the start: the weights were trained without it, so outputs differ "
+            "until the model is fine-tuned",
+            stacklevel=4,
+        )

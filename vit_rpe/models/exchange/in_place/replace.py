@@ -13,7 +13,7 @@ from vit_rpe.layers.options import check_attention
 from vit_rpe.models.exchange.in_place.positioned import Names, PositionedAttention
 from vit_rpe.models.exchange.in_place.retrofit import add_rpe
 from vit_rpe.models.exchange.parts import name_of, require_foreign
-from vit_rpe.models.exchange.start import start_at_zero
+from vit_rpe.models.exchange.placing import start_at_zero
 from vit_rpe.models.families import Place, around, family_of, is_described, place_layers, require_described
 
 KEEP = "keep"

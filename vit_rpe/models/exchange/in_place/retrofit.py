@@ -17,7 +17,7 @@ from vit_rpe.layers.options import check_attention
 from vit_rpe.models.backbone.loading import resample_on_load
 from vit_rpe.models.exchange.in_place.positioned import Names, PositionedAttention
 from vit_rpe.models.exchange.parts import drop_rate, name_of, require, require_foreign
-from vit_rpe.models.exchange.start import start_at_zero
+from vit_rpe.models.exchange.placing import start_at_zero
 from vit_rpe.models.families import place_layers
 from vit_rpe.position.geometry import TokenGrid
 
