@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from tests.attention.cases import FAST, expressible, gradients
 from vit_rpe import RelativeMultiheadAttention, TokenGrid, attend
-from vit_rpe.encodings import create_encoding
+from vit_rpe.encodings import create_encoding, list_encodings
 
 NAMES = ("bias", "bias_axial", "shaw", "transformer_xl", "deberta", "rope", "irpe", "lookhere")
 GRIDS = {
@@ -119,3 +119,13 @@ def test_across_sequences_with_padding(name: str, impl: str) -> None:
     assert found[1].abs().max() == 0
     for mine, other in zip(gradients(found, [q, k, v]), gradients(expected, [q, k, v]), strict=True):
         assert_close(mine, other)
+
+
+@pytest.mark.parametrize(("name", "impl"), kernels(tuple(list_encodings())))
+def test_no_sample(name: str, impl: str) -> None:
+    """A batch of none, as a router may leave one, with its gradients."""
+    layer = RelativeMultiheadAttention(HEADS * WIDTH, HEADS, rpe=name, grid=GRIDS[33], attn_impl=impl)
+    out = layer(torch.zeros(0, 33, HEADS * WIDTH, requires_grad=True))
+    out.sum().backward()
+    assert out.shape == (0, 33, HEADS * WIDTH)
+    assert not any(parameter.grad.any() for parameter in layer.parameters() if parameter.grad is not None)

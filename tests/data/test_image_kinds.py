@@ -185,6 +185,24 @@ def test_deep_grey(kind, dtype, values, seen):
     assert read(image, 1, 2, 1)[0, :, 0].tolist() == seen
 
 
+def grey_tiff(pixels: np.ndarray, photometric: int) -> bytes:
+    """A TIFF file of grey pixels by the specification; photometric: 0 where 0 is white, 1 where it is black."""
+    data, (height, width) = pixels.tobytes(), pixels.shape
+    kind = 3 if pixels.dtype.kind == "f" else 1
+    tags = {256: width, 257: height, 258: 8 * pixels.itemsize, 259: 1, 262: photometric, 273: 134, 277: 1, 278: height}
+    tags |= {279: len(data), 339: kind}
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags.items())
+    return b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + struct.pack("<I", 0) + data
+
+
+@pytest.mark.parametrize("turn", [False, True])
+@pytest.mark.parametrize(("dtype", "most"), [(np.uint8, 255), (np.uint16, 65535), (np.float32, 1)])
+def test_zero_is_white_at_every_depth(dtype, most, turn):
+    pixels = (np.array([[0, 0.2, 1]]) * most).astype(dtype)
+    seen = read(grey_tiff(pixels, 0 if turn else 1), 1, 3)[0, :, 0]
+    assert seen.tolist() == ([255, 204, 0] if turn else [0, 51, 255])
+
+
 def test_sixteen_bits_that_use_eight_are_not_black_without_a_word():
     with pytest.warns(UserWarning, match="uses no value above 255: it is read as almost black"):
         assert read(Image.fromarray(np.array([[0, 200]], dtype=np.uint16)), 1, 2, 1)[0, :, 0].tolist() == [0, 1]

@@ -89,7 +89,7 @@ def plan_windows(q: Tensor, k: Tensor, grid: TokenGrid, *, batch: int) -> Plan:
         batch: of the additive mask, 1 where it is the same for all samples.
     """
     width = grid.num_patches // grid.size[0]
-    row = batch * width * k.shape[2] * q.element_size()  # bytes of one row of one head
+    row = max(1, batch * width * k.shape[2] * q.element_size())  # bytes of one row of one head; no sample has none
     queries = BLOCK * _blocks(q)
     rows = max(1, min(grid.size[0], -(-queries // width), BUDGET // row))
     return Plan(rows, max(1, min(q.shape[1], _group(q) // (row * rows))))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from vit_rpe.data.account import BadImages
 from vit_rpe.data.batch import Samples
 from vit_rpe.data.bundle import DataBundle
@@ -92,6 +94,18 @@ def _per_channel(values: tuple[float, ...], channels: int) -> tuple[float, ...]:
     return (sum(values) / len(values),) * channels
 
 
+def _once(images: LabelledImages, source: DataSource) -> LabelledImages:
+    """The images, each under the first of its names: before some are held out, so that none is on both sides."""
+    if source.same is None:
+        return images
+    first = np.sort(np.unique(source.same, return_index=True)[1])
+    others = np.setdiff1d(np.arange(len(images.labels)), first)
+    if not len(others):
+        return images
+    source.account.leave_out("other names of one file", images.name(int(others[0])), len(others))
+    return SubsetImages(images, first)
+
+
 def _splits(config: ImageData, source: DataSource, *, strict: bool) -> tuple[LabelledImages, LabelledImages, str]:
     """Training and held-out images, and the split in words; ``strict``: options without effect are refused."""
     train, val, word = source.train, source.val, source.held_out
@@ -100,6 +114,7 @@ def _splits(config: ImageData, source: DataSource, *, strict: bool) -> tuple[Lab
         raise DataNotFoundError(f"{where} has no training images")
     how = ""
     if val is None:
+        train = _once(train, source)
         rest, chosen = stratified_split(train.labels, config.val_fraction, config.split_seed)
         train, val = SubsetImages(train, rest), SubsetImages(train, chosen)
         how = f" (stratified split, {config.val_fraction:.0%} held out, split_seed={config.split_seed})"

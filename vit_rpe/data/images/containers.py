@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["bytes_palette", "scaled_transparency", "without_metadata"]
+__all__ = ["bytes_palette", "scaled_transparency", "white_is_zero", "without_metadata"]
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _COLOUR_MAP = 320
+_PHOTOMETRIC = 262
 _PIXELS = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
 
 
@@ -44,6 +45,12 @@ def bytes_palette(file: Image.Image) -> None:
     if values and max(values) <= 255:
         count = len(values) // 3  # all reds, then all greens, then all blues
         file.putpalette(bytes(values[part * count + index] for index in range(count) for part in range(3)))
+
+
+def white_is_zero(file: Image.Image) -> bool:
+    """Whether the grey of an image, as Pillow gives it, grows from white to black: it turns 8 bits and fewer only."""
+    tags = getattr(file, "tag_v2", {}) if file.format == "TIFF" else {}
+    return tags.get(_PHOTOMETRIC) == 0 and (file.mode == "F" or file.mode.startswith("I"))
 
 
 def without_metadata(content: bytes) -> io.BytesIO | None:

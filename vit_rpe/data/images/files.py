@@ -14,7 +14,7 @@ from vit_rpe.data.account import Account
 from vit_rpe.data.classes import natural_order
 from vit_rpe.data.errors import printable
 
-__all__ = ["ENDINGS", "entries", "image_files", "images_below", "is_hidden", "is_image"]
+__all__ = ["ENDINGS", "entries", "identity", "image_files", "images_below", "is_hidden", "is_image"]
 
 ENDINGS = (".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".pnm", ".ppm",
            ".tif", ".tiff", ".webp")  # fmt: skip
@@ -36,19 +36,33 @@ def entries(folder: str) -> list[os.DirEntry[str]]:
         return list(found)
 
 
-def images_below(folder: str, account: Account, *, found: set[int] | None = None, apart: set[int] | None = None,
+def identity(path: str) -> int:
+    """What a file is, whatever it is called: equal for links, hard links and other spellings of one file."""
+    real = os.path.realpath(path)
+    try:
+        return _numbered(os.stat(os.path.dirname(real)).st_dev, os.stat(real).st_ino, real)
+    except OSError:  # a link to nothing
+        return hash(real)
+
+
+def _numbered(device: int, number: int, real: str) -> int:
+    return hash((device, number) if number else real)  # not every file system numbers its files
+
+
+def images_below(folder: str, account: Account, *, found: dict[str, int] | None = None, apart: set[int] | None = None,
                  above: frozenset[str] = frozenset()) -> list[str]:  # fmt: skip
     """Paths of the images in a folder and the folders below it, unsorted; links are followed, but not in a circle.
 
     Args:
         account: counts what is left out.
-        found: collects what the images are (a number for each real path).
-        apart: images to leave out, as ``found`` collected them.
+        found: collects what the images are: path to ``identity``.
+        apart: images to leave out, by their ``identity``.
     """
     here = os.path.realpath(folder)
     if here in above:
         return []
     images: list[str] = []
+    device = os.stat(here).st_dev
     for entry in entries(folder):
         if is_hidden(entry.name):
             account.leave_out("hidden", printable(entry.path))
@@ -58,12 +72,16 @@ def images_below(folder: str, account: Account, *, found: set[int] | None = None
             account.leave_out("no images by their names", printable(entry.path))
         else:
             if found is not None or apart is not None:
-                real = os.path.realpath(entry.path) if entry.is_symlink() else f"{here}{os.sep}{entry.name}"
-                if apart is not None and hash(real) in apart:
+                own = (  # one question to the file system a folder, not one a file
+                    identity(entry.path)
+                    if entry.is_symlink()
+                    else _numbered(device, entry.inode(), f"{here}{os.sep}{entry.name}")
+                )
+                if apart is not None and own in apart:
                     account.leave_out("training files that are validation files", printable(entry.path))
                     continue
                 if found is not None:
-                    found.add(hash(real))
+                    found[entry.path] = own
             images.append(entry.path)
     return images
 

@@ -4,7 +4,8 @@
    camera data of any size, damaged or not) is no reason to refuse an image, and is never written back.
 2. The EXIF rotation is applied. Of several frames the first is used. Colour profiles are ignored.
 3. 16-bit grey is divided by 257 and rounded (65535 becomes 255), never clipped; 32-bit integers are read as 16-bit, or
-   as they are where none is above 255; floating point grey on 0..1 is multiplied by 255.
+   as they are where none is above 255; floating point grey on 0..1 is multiplied by 255. TIFF files in which 0 is
+   white are turned over at every depth.
 4. A palette is looked up; transparent pixels (alpha channel or transparent colour, of any depth) are blended onto
    ``background``.
 5. CMYK, YCbCr, HSV, LAB and 1-bit images become red, green, blue by Pillow's conversion.
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vit_rpe.data.images.containers import bytes_palette, scaled_transparency, without_metadata
+from vit_rpe.data.images.containers import bytes_palette, scaled_transparency, white_is_zero, without_metadata
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -63,12 +64,13 @@ def opened(image: Image.Image | np.ndarray | str | Path | Any, *, max_pixels: in
 def to_mode(image: Image.Image, *, channels: int, background: tuple[int, int, int]) -> Image.Image:
     """Eight-bit "L" (``channels=1``) or "RGB" (3) image with the treatment above; EXIF rotation included."""
     image.load()
-    format = image.format
+    format, from_white = image.format, white_is_zero(image)
     image = _upright(image)
     if image.mode in _DEEP_GREY:
-        image = _shallow_grey(image, of_32_bits=image.mode == "I" and format not in _SIXTEEN_BITS)
+        of_32_bits = image.mode == "I" and format not in _SIXTEEN_BITS
+        image = _shallow_grey(image, of_32_bits=of_32_bits, from_white=from_white)
     elif image.mode == "F":
-        image = _shallow_float(image)
+        image = _shallow_float(image, from_white=from_white)
     elif image.mode == "La":
         image = image.convert("LA")
     if image.has_transparency_data:
@@ -154,11 +156,12 @@ def _upright(image: Image.Image) -> Image.Image:
     return image if turn is None else image.transpose(turn)
 
 
-def _shallow_grey(image: Image.Image, *, of_32_bits: bool) -> Image.Image:
-    """Grey deeper than 8 bits to "L", or to "LA" where one of its values is transparent."""
+def _shallow_grey(image: Image.Image, *, of_32_bits: bool, from_white: bool) -> Image.Image:
+    """Grey deeper than 8 bits to "L", or to "LA" where one of its values is transparent; ``from_white``: 0 is white."""
     from PIL import Image
 
     values = np.asarray(image).astype(np.int64)
+    values = 65535 - values if from_white else values
     least, most = int(values.min()), int(values.max())
     if least < 0 or most > 65535:
         raise ValueError(f"grey values {least}..{most}, expected 0..65535")
@@ -172,10 +175,11 @@ def _shallow_grey(image: Image.Image, *, of_32_bits: bool) -> Image.Image:
     return shallow
 
 
-def _shallow_float(image: Image.Image) -> Image.Image:
+def _shallow_float(image: Image.Image, *, from_white: bool) -> Image.Image:
     from PIL import Image
 
     values = np.asarray(image)
+    values = 1 - values if from_white else values
     if not np.isfinite(values).all() or values.min() < 0 or values.max() > 1:
         raise ValueError("floating point grey values outside 0..1")
     return Image.fromarray(np.rint(values * 255).astype(np.uint8))

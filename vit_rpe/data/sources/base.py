@@ -84,7 +84,8 @@ class DataSource:
 
     ``mean`` and ``std`` are on the 0..1 scale; ``crop_pct`` and ``interpolation`` are the evaluation
     defaults. ``held_out`` says what ``val`` is: ``"test"`` for a published or named test set, else
-    ``"validation"``. ``account``: what was met and left out.
+    ``"validation"``. ``account``: what was met and left out. ``same`` (N,): equal where training images are one file,
+    so that none of them is held out from itself; None where images cannot be.
     """
 
     train: LabelledImages
@@ -96,3 +97,4 @@ class DataSource:
     interpolation: str = "bicubic"
     held_out: str = "validation"
     account: Account = field(default_factory=Account)
+    same: np.ndarray | None = None

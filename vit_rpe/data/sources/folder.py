@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from unicodedata import normalize
+
+import numpy as np
 
 from vit_rpe.data.account import Account
 from vit_rpe.data.classes import class_numbers, natural_order
@@ -130,17 +133,19 @@ def _source(train: str, val: str | None, word: str, account: Account) -> DataSou
             f"the {word} images lie directly in {printable(val)}; move each into the folder of its class, "
             f"{printable(val)}/<class>/<image>"
         )
-    held: set[int] = set()
+    held: dict[str, int] = {}
+    mine: dict[str, int] | None = {} if val is None else None
     val_found = {} if val is None else _scan(val, account, found=held)
-    found = _scan(train, account, apart=held, leave=val)
+    found = _scan(train, account, found=mine, apart=set(held.values()), leave=val)
     if not any(found.values()):
         raise DataNotFoundError(f"no images in {printable(train)}: expected {printable(train)}/<class>/<image> "
                                 f"({' '.join(ENDINGS)})")  # fmt: skip
     class_names = natural_order(found)
     _check_classes(train, class_names)
     mean, std = IMAGENET
+    training = _images(found, class_names, "training")
     return DataSource(
-        train=_images(found, class_names, "training"),
+        train=training,
         val=None if val is None else _images(val_found, class_names, "validation"),
         class_names=[printable(name) for name in class_names],
         mean=mean,
@@ -148,6 +153,7 @@ def _source(train: str, val: str | None, word: str, account: Account) -> DataSou
         crop_pct=_CROP_PCT,
         held_out=word,
         account=account,
+        same=np.array([mine[training.paths[index]] for index in range(len(training.paths))]) if mine else None,
     )
 
 
@@ -184,7 +190,7 @@ def _scan(
     root: str,
     account: Account,
     *,
-    found: set[int] | None = None,
+    found: dict[str, int] | None = None,
     apart: set[int] | None = None,
     leave: str | None = None,
 ) -> dict[str, list[str]]:
@@ -198,7 +204,10 @@ def _scan(
         elif leave is None or not os.path.samefile(entry.path, leave):
             images = natural_order(images_below(entry.path, account, found=found, apart=apart or None))
             if images or not any(not is_hidden(inner.name) for inner in entries(entry.path)):
-                classes[entry.name] = images
+                name = normalize("NFC", entry.name)  # systems spell one name with different characters
+                if name in classes:
+                    raise ValueError(f"{printable(root)} has two folders for the class {printable(name)!r}; join them")
+                classes[name] = images
             else:
                 account.leave_out("folders without an image of their own", printable(entry.path))
     return classes

@@ -26,7 +26,7 @@ from vit_rpe.data.errors import DataNotFoundError, printable
 from vit_rpe.data.images.config import ImageData
 from vit_rpe.data.sources.base import DataSource
 from vit_rpe.data.sources.paths import files_below, named_files
-from vit_rpe.data.sources.splits import apart, by_split, split_of
+from vit_rpe.data.sources.splits import apart, by_split, once, split_of
 from vit_rpe.data.sources.statistics import IMAGENET
 
 __all__ = ["hf", "parquet"]
@@ -119,8 +119,8 @@ def parquet(config: ImageData) -> DataSource:
         raise DataNotFoundError("data.name=parquet needs --data.path, a file, a pattern or a folder")
     given = [path for path, _ in _parquet_files(config.val_path)] if config.val_path else []
     files, val_files, word = by_split(_parquet_files(config.path), account, given=bool(given))
-    val_files = given or val_files
-    files = apart(files, val_files, account, what=f"data.path={config.path!r}")
+    val_files = once(given or val_files, account)
+    files = once(apart(files, val_files, account, what=f"data.path={config.path!r}"), account)
     if not files:
         raise DataNotFoundError(f"data.path={printable(config.path)!r} names no training file")
     train = _read_parquet(datasets, files)
@@ -128,11 +128,11 @@ def parquet(config: ImageData) -> DataSource:
 
 
 def _parquet_files(word: str) -> list[tuple[str, str]]:
-    """Paths that ``word`` names, each once, and what by_split needs."""
+    """Paths that ``word`` names, and what by_split needs."""
     found = sorted(files_below(word, ".parquet")) if Path(word).is_dir() else named_files(word)
     if not found:
         raise DataNotFoundError(f"no parquet files match {printable(word)!r}")
-    return list({str(Path(path).resolve()): (path, below) for path, below in reversed(found)}.values())[::-1]
+    return found
 
 
 def _package(config: ImageData) -> Any:

@@ -24,7 +24,7 @@ from vit_rpe.data.account import Account
 from vit_rpe.data.classes import check_label, class_numbers, natural_order, unique
 from vit_rpe.data.errors import DataNotFoundError, printable
 from vit_rpe.data.images.config import ImageData
-from vit_rpe.data.images.files import is_hidden, is_image
+from vit_rpe.data.images.files import identity, is_hidden, is_image
 from vit_rpe.data.sources.base import DataSource
 from vit_rpe.data.sources.decoding import decode, read_lines
 from vit_rpe.data.sources.paths import PathTable, files_below, named_files
@@ -107,11 +107,11 @@ def _expand(patterns: str, option: str) -> list[tuple[str, str]]:
             if not matches:
                 raise DataNotFoundError(f"no shard {printable(path)} (from {printable(patterns)!r})")
             found += [(match, matches[match]) for match in natural_order(matches)]
-    once: set[str] = set()
+    once: set[int] = set()
     for path, _ in found:
-        if os.path.realpath(path) in once:
+        if identity(path) in once:
             raise ValueError(f"{option}={printable(patterns)!r} names the shard {printable(path)} twice")
-        once.add(os.path.realpath(path))
+        once.add(identity(path))
     return found
 
 

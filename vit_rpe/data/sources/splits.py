@@ -13,8 +13,9 @@ from pathlib import Path
 
 from vit_rpe.data.account import Account
 from vit_rpe.data.errors import DataNotFoundError, printable
+from vit_rpe.data.images.files import identity
 
-__all__ = ["apart", "by_split", "split_of"]
+__all__ = ["apart", "by_split", "once", "split_of"]
 
 _WORDS = {
     "train": "train", "training": "train",
@@ -69,16 +70,25 @@ def by_split(
     return groups["train"], groups[held] if held else [], "test" if held == "test" else "validation"
 
 
+def once(files: Iterable[str], account: Account) -> list[str]:
+    """The files, each under the first of its names: before some are held out, so that none is on both sides."""
+    kept: dict[int, str] = {}
+    for path in files:
+        if kept.setdefault(identity(path), path) != path:
+            account.leave_out("other names of one file", printable(path))
+    return list(kept.values())
+
+
 def apart(train: Iterable[str], val: Iterable[str], account: Account, *, what: str) -> list[str]:
-    """The training files that are no validation files, compared by what they are: links are followed.
+    """The training files that are no validation files, compared by what they are: links of both kinds are known.
 
     Raises:
         DataNotFoundError: none is left.
     """
     files = list(train)
-    held = {str(Path(path).resolve()) for path in val}
-    kept = [path for path in files if str(Path(path).resolve()) not in held]
-    gone = [path for path in files if str(Path(path).resolve()) in held]
+    held = set(map(identity, val))
+    kept = [path for path in files if identity(path) not in held]
+    gone = [path for path in files if identity(path) in held]
     if gone:
         account.leave_out("training files that are validation files", printable(gone[0]), len(gone))
     if files and not kept:

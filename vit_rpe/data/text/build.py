@@ -11,6 +11,7 @@ from vit_rpe.data.account import BadImages
 from vit_rpe.data.bundle import DataBundle
 from vit_rpe.data.classes import natural_order
 from vit_rpe.data.errors import DataNotFoundError
+from vit_rpe.data.sources.splits import once
 from vit_rpe.data.text.config import TextData
 from vit_rpe.data.text.corpus import LIBRARY_CLASSES, Corpus, TextFile, class_of, corpus, held_out
 from vit_rpe.data.text.treatment import TextTreatment, common_characters, text_treatment
@@ -75,6 +76,8 @@ def _sides(found: Corpus, config: TextData, *, strict: bool) -> tuple[list[TextF
     """The files of both sides, and how they were told apart."""
     train, val = found.train, found.val
     if val is None:
+        kept = set(once((str(file.path) for file in train), found.account))
+        train = [file for file in train if str(file.path) in kept]
         train, val = held_out(train, config.val_fraction, seed=config.split_seed)
         how = f"{config.val_fraction:.0%} held out by file, split_seed={config.split_seed}"
     else:

@@ -65,9 +65,7 @@ def corpus(config: TextData) -> Corpus:
     files = library_files() if config.path is None else text_files(config.path, account)
     if config.val_path is not None:
         val = text_files(config.val_path, account)
-        mine, theirs = ([str(file.path) for file in side] for side in (files, val))
-        kept = set(apart(mine, theirs, account, what=f"data.path={config.path!r}"))
-        return Corpus([file for file in files if str(file.path) in kept], val, "validation", account)
+        return Corpus(_apart(files, val, config, account), val, "validation", account)
     if config.path is None:
         return Corpus(files, None, "test", account)
     splits: dict[str | None, list[TextFile]] = {"train": [], "val": [], "test": [], None: []}
@@ -79,7 +77,8 @@ def corpus(config: TextData) -> Corpus:
     if held and splits["train"] and not splits[None]:
         if held == "val":
             account.leave_out("files of another split", f"{config.path}/test", len(splits["test"]))
-        return Corpus(splits["train"], splits[held], "test" if held == "test" else "validation", account)
+        train = _apart(splits["train"], splits[held], config, account)
+        return Corpus(train, splits[held], "test" if held == "test" else "validation", account)
     if held and config.name == "text_classes":
         names = natural_order({file.name.partition("/")[0] for file in files})
         raise ValueError(
@@ -87,6 +86,12 @@ def corpus(config: TextData) -> Corpus:
             "rename those that are no splits, or move the classes into train/ and val/"
         )
     return Corpus(files, None, "validation", account)
+
+
+def _apart(train: list[TextFile], val: list[TextFile], config: TextData, account: Account) -> list[TextFile]:
+    mine, theirs = ([str(file.path) for file in side] for side in (train, val))
+    kept = set(apart(mine, theirs, account, what=f"data.path={config.path!r}"))
+    return [file for file in train if str(file.path) in kept]
 
 
 def library_files() -> list[TextFile]:
