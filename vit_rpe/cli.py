@@ -148,6 +148,12 @@ def _run_command(name: str, arguments: Sequence[str]) -> int | None:
     return module.run(args)
 
 
+def _at_home(word: str) -> str:
+    """``--option=~/x`` with the home folder in it: shells expand it only where it stands alone."""
+    option, equals, value = word.partition("=")
+    return f"{option}={os.path.expanduser(value)}" if equals and option.startswith("--") and value[:1] == "~" else word
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of ``vit-rpe``.
 
@@ -161,6 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):  # names on disk need not be text: they are printed somehow
             stream.reconfigure(errors="backslashreplace")
     words = list(sys.argv[1:] if arguments is None else arguments)
+    words = [_at_home(word) for word in words]
     if words[:1] == ["--version"]:
         print(f"vit_rpe {__version__}")
         return 0

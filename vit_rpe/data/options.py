@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
@@ -53,8 +54,11 @@ class DataOptions:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            if isinstance(getattr(self, field.name), list):  # JSON and YAML know lists only
-                object.__setattr__(self, field.name, tuple(getattr(self, field.name)))
+            value = getattr(self, field.name)
+            if isinstance(value, list):  # JSON and YAML know lists only
+                object.__setattr__(self, field.name, tuple(value))
+            if field.name in ("path", "val_path") and value is not None:  # no shell has seen what a file says
+                object.__setattr__(self, field.name, os.path.expanduser(value))
         if self.start_method is not None:
             check_choice("data.start_method", self.start_method, _START_METHODS)
         for key in ("batch_size", "prefetch_factor"):

@@ -6,6 +6,7 @@ before any data or weights are touched.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
@@ -127,6 +128,7 @@ def parse_config(words: Sequence[str], *, prog: str = "vit-rpe train") -> RunCon
         raise ValueError(_readable(str(error))) from error
     values.pop("config", None)
     config = config_from_dict(values)
+    _expand_home(config)
     named = any(word.partition("=")[0] in ("--output", "--config") for word in words)
     if config.resume not in (None, "auto") and not named:
         config.output = None  # a run goes on where it lies now, not where it was made
@@ -134,6 +136,16 @@ def parse_config(words: Sequence[str], *, prog: str = "vit-rpe train") -> RunCon
     check_config(config)
     _import_plugins(config, words)
     return config
+
+
+def _expand_home(section: Any) -> None:
+    """``~`` in what names a file or folder of the run; data sections do it for their own."""
+    for own in fields(section):
+        value = getattr(section, own.name)
+        if is_dataclass(value):
+            _expand_home(value)
+        elif own.name in ("output", "resume", "checkpoint", "teacher") and value is not None:
+            setattr(section, own.name, os.path.expanduser(value))
 
 
 def _import_plugins(config: RunConfig, words: Sequence[str]) -> None:
