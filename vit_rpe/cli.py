@@ -59,7 +59,7 @@ class OptionParser(argparse.ArgumentParser):
     """An ``ArgumentParser`` whose errors are one line, with the closest name; options are never abbreviated."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs, allow_abbrev=False)
+        super().__init__(*args, **{**kwargs, "allow_abbrev": False})
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse does, but an unknown option is told before anything else."""

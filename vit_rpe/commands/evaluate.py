@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> None:
     more = task.more(result)
     show_classes = len(per_class) <= 100 and not more
     if args.json:
-        confusion = result.confusion.tolist() if show_classes else None
+        confusion = result.confusion.tolist() if show_classes and result.confusion is not None else None
         print(
             json.dumps(
                 {

@@ -288,8 +288,8 @@ class RelativeMultiheadAttention(AttentionLayer):
             return NOTHING if shared is None else shared
         if keep is not None:
             whole = scatter_tokens(x, keep, q.num_tokens) if self.rpe.card.content else None
-            own = terms_of_tokens(self.rpe, q, k, x.device, x=whole, x_k=whole).take(keep)
-            return own if shared is None else combine(shared, own)
+            kept = terms_of_tokens(self.rpe, q, k, x.device, x=whole, x_k=whole).take(keep)
+            return kept if shared is None else combine(shared, kept)
         own = describe_position(self.rpe, q, k, x.device, x=x, x_k=x_k)
         return own if shared is None else combine_later(shared, own)
 

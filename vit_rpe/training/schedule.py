@@ -44,7 +44,7 @@ class Schedule:
         """The learning rate after so many epochs, before a group's own factor."""
         if self._timm is None:
             return self.config.lr
-        self._timm.step_update(epochs_done * _FINE)  # type: ignore[arg-type]
+        self._timm.step_update(epochs_done * _FINE)
         return self._probe.param_groups[0]["lr"]
 
     def apply(self, optimizer: Optimizer, epochs_done: float) -> float:

@@ -76,8 +76,8 @@ def _sides(found: Corpus, config: TextData, *, strict: bool) -> tuple[list[TextF
     """The files of both sides, and how they were told apart."""
     train, val = found.train, found.val
     if val is None:
-        kept = set(once((str(file.path) for file in train), found.account))
-        train = [file for file in train if str(file.path) in kept]
+        paths = set(once((str(file.path) for file in train), found.account))
+        train = [file for file in train if str(file.path) in paths]
         train, val = held_out(train, config.val_fraction, seed=config.split_seed)
         how = f"{config.val_fraction:.0%} held out by file, split_seed={config.split_seed}"
     else:
@@ -86,8 +86,8 @@ def _sides(found: Corpus, config: TextData, *, strict: bool) -> tuple[list[TextF
             raise ValueError(
                 f"data.val_fraction={config.val_fraction} means nothing, the data have {how}: leave it out"
             )
-    for side, files in (("training", train), (found.held_out, val)):
-        if not files:
+    for side, there in (("training", train), (found.held_out, val)):
+        if not there:
             raise DataNotFoundError(
                 f"data.path={config.path!r} has no {side} file: give data.val_path, or another data.val_fraction "
                 f"(is {config.val_fraction}) or data.split_seed"

@@ -30,6 +30,9 @@ from vit_rpe.models.families._own import OwnPosition
 from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.position.terms import NOTHING
 
+Layers = tuple[type[nn.Module] | str, ...]
+"""Attention classes, or their full names where the package they come from is optional."""
+
 
 @dataclass(frozen=True)
 class Sight:
@@ -106,7 +109,7 @@ class Family(ABC):
     """Whether a layer is given whole images, and cuts them into windows itself."""
     position_names: ClassVar[tuple[str, ...]] = ()
     """The parameters, buffers and modules of a layer that hold its own position; exchange takes them out."""
-    layers: ClassVar[tuple[type[nn.Module] | str, ...]]
+    layers: ClassVar[Layers]
     """The attention classes it is for, exactly these: a subclass may compute something else. A class of a package that
     need not be installed is named, such as ``"transformers.models.vit.modeling_vit.ViTAttention"``."""
 

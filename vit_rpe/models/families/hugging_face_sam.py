@@ -6,13 +6,13 @@ Legend: B W windows of all samples, H heads, D head width, h x w tokens of a cal
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
 from vit_rpe.attention import AttentionCall
 from vit_rpe.attention.lazy_terms import Position
-from vit_rpe.models.families._interface import Family, Sight
+from vit_rpe.models.families._interface import Family, Layers, Sight
 from vit_rpe.models.families._own import OwnPosition
 from vit_rpe.models.families.sam import SegmentAnything
 from vit_rpe.position.geometry import TokenGrid
@@ -21,7 +21,7 @@ from vit_rpe.position.geometry import TokenGrid
 class HuggingFaceSam(SegmentAnything):
     """``eager`` and ``sdpa`` are two classes."""
 
-    layers = (
+    layers: ClassVar[Layers] = (
         "transformers.models.sam.modeling_sam.SamVisionAttention",
         "transformers.models.sam.modeling_sam.SamVisionSdpaAttention",
     )

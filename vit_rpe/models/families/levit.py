@@ -9,7 +9,7 @@ Legend: B W calls of all samples, H heads, D width of queries and keys, E of val
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from timm.models import levit, tiny_vit
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from vit_rpe.attention import AttentionCall
 from vit_rpe.attention.lazy_terms import Position
-from vit_rpe.models.families._interface import Family, Place, Sight
+from vit_rpe.models.families._interface import Family, Layers, Place, Sight
 from vit_rpe.models.families._own import OwnPosition
 from vit_rpe.models.families._windows import cut
 from vit_rpe.position.geometry import TokenGrid
@@ -89,7 +89,7 @@ class TinyViT(Distances):
 class LeViT(Distances):
     """The whole image: (B, N, C), or (B, C, h, w) in the models with convolutions."""
 
-    layers = (levit.Attention,)
+    layers: ClassVar[Layers] = (levit.Attention,)
 
     def grids(self, layer: Any, place: Place, inputs: Mapping[str, Any]) -> tuple[TokenGrid, TokenGrid]:
         keys = self.native(layer, {})

@@ -32,7 +32,7 @@ class WindowSize:
         self.window_size = window_size
 
     def set_window_size(self, window_size: tuple[int, int]) -> None:
-        self.window_size = tuple(window_size)
+        self.window_size = window_size
 
 
 class RelativeAttention(Family):
@@ -56,7 +56,11 @@ class RelativeAttention(Family):
             return None
         weights = self.translate(layer, {f"rel_pos.{name}": value for name, value in position.state_dict().items()})
         if isinstance(position, RelPosMlp):
-            spec = {"name": "cpb", "mode": MLP_MODES[position.mode], "hidden": position.mlp.fc1.out_features}
+            spec: dict[str, Any] = {
+                "name": "cpb",
+                "mode": MLP_MODES[position.mode],
+                "hidden": position.mlp.fc1.out_features,
+            }
             if position.mode == "swin":
                 pretrained, window = tuple(position.pretrained_window_size), tuple(position.window_size)
                 spec["native"] = pretrained if pretrained[0] > 0 else window

@@ -9,7 +9,7 @@ Legend: B W windows of all samples, H heads, D head width, h x w tokens of a cal
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch.nn.functional as F
 from timm.models import vision_transformer_sam
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from vit_rpe.attention import AttentionCall
 from vit_rpe.attention.lazy_terms import Position
-from vit_rpe.models.families._interface import Family, Place, Sight, whole_image
+from vit_rpe.models.families._interface import Family, Layers, Place, Sight, whole_image
 from vit_rpe.models.families._own import OwnPosition
 from vit_rpe.models.families._windows import cut
 from vit_rpe.position.geometry import TokenGrid
@@ -26,13 +26,14 @@ from vit_rpe.position.geometry import TokenGrid
 class SegmentAnything(Family):
     """Tokens come and go as maps (B W, h, w, C)."""
 
-    layers = (vision_transformer_sam.Attention,)
+    layers: ClassVar[Layers] = (vision_transformer_sam.Attention,)
     position_names = ("rel_pos_h", "rel_pos_w")
 
     def facts(self, layer: Any, around: Sequence[nn.Module]) -> Mapping[str, Any]:
         block: Any = around[0]
         model = next((each for each in around if isinstance(each, vision_transformer_sam.VisionTransformerSAM)), None)
-        image = () if model is None else tuple(model.patch_embed.grid_size)
+        embed: Any = None if model is None else model.patch_embed
+        image = () if embed is None else tuple(embed.grid_size)
         return {"window": block.window_size, "image": image}
 
     def watched(self, layer: Any, around: Sequence[nn.Module]) -> nn.Module | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch.nn.functional as F
 from timm.models import swin_transformer, swin_transformer_v2, swin_transformer_v2_cr
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from vit_rpe.attention import AttentionCall
 from vit_rpe.attention.lazy_terms import Position
-from vit_rpe.models.families._interface import Family, Place, Sight
+from vit_rpe.models.families._interface import Family, Layers, Place, Sight
 from vit_rpe.models.families._own import OwnPosition, flat_table, linear_weights, qkv_bias
 from vit_rpe.models.families._windows import cut, shift_mask
 from vit_rpe.position.geometry import TokenGrid
@@ -93,8 +93,8 @@ class Swin(ShiftedWindows):
 class SwinV2(ShiftedWindows):
     """Cosine attention; ``cpb`` in mode ``swinv2``, relative to the window of pre-training where there was one."""
 
-    layers = (swin_transformer_v2.WindowAttention,)
-    position_names = ("cpb_mlp", "relative_coords_table", "relative_position_index")
+    layers: ClassVar[Layers] = (swin_transformer_v2.WindowAttention,)
+    position_names: ClassVar[tuple[str, ...]] = ("cpb_mlp", "relative_coords_table", "relative_position_index")
 
     def own(self, layer: Any, facts: Mapping[str, Any]) -> OwnPosition:
         weights = {f"cpb_mlp.{name}": value for name, value in layer.cpb_mlp.state_dict().items()}

@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -133,4 +134,8 @@ def take_best_along(resumed: Path, folder: Path) -> None:
     run = find_run(resumed)
     best = None if run is None else newest(run / "best")
     if best is not None and newest(folder / "best") is None:
-        write_folder(folder / "best", lambda place: shutil.copytree(best, place, dirs_exist_ok=True) and None)
+        write_folder(folder / "best", partial(_copy_into, best))
+
+
+def _copy_into(source: Path, place: Path) -> None:
+    shutil.copytree(source, place, dirs_exist_ok=True)

@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
 import timm
 import torch
@@ -57,7 +58,7 @@ def files() -> Iterator[str]:
             yield f"{name}.{tag}" if tag else name
 
 
-def on_meta(name: str, **changes: object) -> nn.Module:
+def on_meta(name: str, **changes: Any) -> nn.Module:
     """One of timm's architectures without memory for its weights."""
     with torch.device("meta"):
         model: nn.Module = timm.create_model(name, **changes)
