@@ -99,6 +99,8 @@ class Family(ABC):
     ``forward`` by name, without those left at their default.
     """
 
+    takes_position: ClassVar[bool] = False
+    """Whether :func:`vit_rpe.replace_attention` can put an encoding into such layers; the others are only recorded."""
     needs_image: ClassVar[bool] = False
     """Whether the grids of a call depend on the size of the image, which its input does not tell."""
     channels: ClassVar[int] = -1

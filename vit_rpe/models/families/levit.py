@@ -37,6 +37,7 @@ class Distances(Family):
     Kept as ``bias`` with an entry per offset: the same function, whose signs can come apart in training.
     """
 
+    takes_position = True
     position_names = ("attention_biases", "attention_bias_idxs")
 
     def native(self, layer: Any, facts: Mapping[str, Any]) -> TokenGrid:

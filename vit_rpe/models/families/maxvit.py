@@ -38,6 +38,7 @@ class WindowSize:
 class RelativeAttention(Family):
     """What channels first and last have in common: ``rel_pos`` describes the position."""
 
+    takes_position = True
     position_names = ("rel_pos",)
 
     def native(self, layer: Any, facts: Mapping[str, Any]) -> TokenGrid:

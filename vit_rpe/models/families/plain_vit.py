@@ -21,6 +21,7 @@ from vit_rpe.models.families._sequence import WholeSequence, sequence_call
 class PlainViT(WholeSequence):
     """No position of its own: that is in the embedding."""
 
+    takes_position = True
     layers = (Attention,)
     hosts = (VisionTransformer,)
 

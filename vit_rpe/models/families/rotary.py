@@ -28,6 +28,7 @@ from vit_rpe.position.terms import NOTHING, PositionTerms
 class Rotary(WholeSequence):
     """Queries and keys turned by angles; heads of keys and values may be fewer (grouped-query attention)."""
 
+    takes_position = True
     layers = (eva.EvaAttention, AttentionRope)
     hosts = (eva.Eva, qwen3_vit.Qwen3VitEncoder, deepseek_vit.DeepseekVitEncoder)
 

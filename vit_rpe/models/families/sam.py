@@ -26,6 +26,7 @@ from vit_rpe.position.geometry import TokenGrid
 class SegmentAnything(Family):
     """Tokens come and go as maps (B W, h, w, C)."""
 
+    takes_position = True
     layers: ClassVar[Layers] = (vision_transformer_sam.Attention,)
     position_names = ("rel_pos_h", "rel_pos_w")
 

@@ -28,6 +28,8 @@ from vit_rpe.position.geometry import TokenGrid
 class ShiftedWindows(Family):
     """What the three have in common: the block around an attention knows shift and size."""
 
+    takes_position = True
+
     def facts(self, layer: Any, around: Sequence[nn.Module]) -> Mapping[str, Any]:
         block: Any = around[0]
         return {"shift": tuple(block.shift_size)}

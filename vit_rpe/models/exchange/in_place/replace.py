@@ -51,8 +51,12 @@ def replace_attention(
             raise ValueError(f"{name_of(model)} has no relative position to keep: name an encoding")
         return add_rpe(model, rpe, attn_impl=attn_impl)
     specs = [] if keeps else parse_specs(rpe)
+    described = {path: module for path, module in model.named_modules() if is_described(module)}
+    layers = {path: module for path, module in described.items() if family_of(module).takes_position}
+    if described and not layers:
+        kinds = ", ".join(sorted({f"{type(each).__module__}.{type(each).__name__}" for each in described.values()}))
+        raise ValueError(f"{name_of(model)} has attention that can be recorded only: {kinds}")
     require_described(model)
-    layers = {path: module for path, module in model.named_modules() if is_described(module)}
     if not layers:
         raise ValueError(f"{name_of(model)} has no attention that could be replaced")
     places, watches = place_layers(model, layers)
