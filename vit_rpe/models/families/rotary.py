@@ -54,7 +54,7 @@ class Rotary(WholeSequence):
         sin, cos = rope.chunk(2, dim=-1)  # (..., P, D) each
         half = slice(None, sin.shape[-1] // 2) if layer.rotate_half else slice(None, None, 2)
         sin, cos = sin[..., half], cos[..., half]
-        if cos.ndim == 4:  # (1 or B, 1 or H, P, D/2) of one image
+        if cos.ndim == 4 and cos.shape[0] == 1:  # (1, 1 or H, P, D/2): the same for all samples
             sin, cos = sin[0], cos[0]
         prefix = (0, 0, layer.num_prefix_tokens, 0)
         rotation = F.pad(cos, prefix, value=1.0), F.pad(sin, prefix)
