@@ -136,9 +136,9 @@ def test_evaluate_from_the_checkpoint_alone(trained: Path, capsys) -> None:
     assert result["per_class"] == {"0": 1.0, "1": None, "2": 1.0, "10": 1.0}
     assert [row[index] for index, row in enumerate(result["confusion"])] == [4, 0, 4, 4]
     with pytest.warns(UserWarning, match="1"):
-        assert main(["evaluate", "--checkpoint", str(trained), "--img-size", "16", "12", "--split", "train"]) == 0
+        assert main(["evaluate", "--checkpoint", str(trained), "--img-size", "16", "24", "--split", "train"]) == 0
     out = capsys.readouterr().out
-    assert "48 at 16x12" in out
+    assert "48 at 16x24" in out
     assert out.splitlines()[-1].startswith("train accuracy: ")
 
 
