@@ -129,7 +129,7 @@ def test_a_small_image_is_not_shifted() -> None:
 
 
 def test_other_encodings_are_not_put_there() -> None:
-    with pytest.raises(ValueError, match="HuggingFaceViT is described for looking at it"):
+    with pytest.raises(ValueError, match=r"ViTModel has attention that can be recorded only: transformers\.\w+"):
         vit_rpe.replace_attention(hf.ViTModel(hf.ViTConfig(**{**TOWER})), rpe="bias")
 
 

@@ -121,5 +121,7 @@ def test_channel_attention_is_left_out_with_a_warning() -> None:
 
 
 def test_a_table_is_not_lost_without_a_word() -> None:
-    with pytest.raises(ValueError, match=r"keeps its position by vit_rpe\.from_timm"):
+    with pytest.raises(
+        ValueError, match=r"timm\.models\.beit\.Attention; some such models keep their position by vit_rpe\.from_timm"
+    ):
         vit_rpe.replace_attention(build("beit"))

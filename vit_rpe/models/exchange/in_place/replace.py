@@ -55,7 +55,10 @@ def replace_attention(
     layers = {path: module for path, module in described.items() if family_of(module).takes_position}
     if described and not layers:
         kinds = ", ".join(sorted({f"{type(each).__module__}.{type(each).__name__}" for each in described.values()}))
-        raise ValueError(f"{name_of(model)} has attention that can be recorded only: {kinds}")
+        raise ValueError(
+            f"{name_of(model)} has attention that can be recorded only: {kinds}; some such models keep their position "
+            "by vit_rpe.from_timm"
+        )
     require_described(model)
     if not layers:
         raise ValueError(f"{name_of(model)} has no attention that could be replaced")
