@@ -27,13 +27,18 @@ def test_rates_within_epochs_pass_through_those_per_epoch() -> None:
     assert schedule.rate(1) < schedule.rate(8 / 7) < schedule.rate(13 / 7)
 
 
-@pytest.mark.parametrize("name", [name for name in SCHEDULES if name != "none"])
-@pytest.mark.parametrize("warmup", [0.0, 0.5, 3.0])
+@pytest.mark.parametrize(
+    ("name", "warmup"),
+    [
+        (name, warmup)
+        for name in SCHEDULES
+        for warmup in (0.0, 0.5, 3.0)
+        if name != "none" and (name, warmup) != ("rsqrt", 0.0)  # rsqrt is defined by its warm-up
+    ],
+)
 @pytest.mark.parametrize("updates", [7, 64])
 def test_the_rate_is_what_timm_gives_an_unbroken_run(name: str, warmup: float, updates: int) -> None:
     """timm's own scheduler over the updates of a run is the oracle; it rounds some places to whole updates."""
-    if name == "rsqrt" and warmup == 0:
-        pytest.skip("needs a warm-up")
     config = TrainConfig(epochs=100, schedule=name, warmup_epochs=warmup, lr=0.02)
     optimizer = _optimizer(1.0)
     optimizer.param_groups[0]["lr"] = config.lr

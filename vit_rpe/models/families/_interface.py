@@ -126,7 +126,7 @@ class Family(ABC):
 
     def image_of(self, watched: Any, args: tuple[Any, ...]) -> tuple[int, ...]:
         """Tokens per axis, from the positional arguments that the ``watched`` module is called with."""
-        raise NotImplementedError(f"{type(self).__name__} watches nothing")
+        raise TypeError(f"{type(self).__name__} watches a module: image_of must say what its input tells")
 
     @abstractmethod
     def sight(self, layer: Any, place: Place, inputs: Mapping[str, Any]) -> Sight | None:

@@ -6,6 +6,7 @@ Legend: B W windows of all samples, H heads, D head width, N tokens of a window.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -55,8 +56,9 @@ class HuggingFaceWindows(Family):
     def num_heads(self, layer: Any) -> int:
         return int(layer.num_attention_heads)
 
+    @abstractmethod
     def own(self, layer: Any, facts: Mapping[str, Any]) -> OwnPosition:
-        raise NotImplementedError
+        """The layer's own position as an encoding of ours."""
 
     def windows_call(
         self,

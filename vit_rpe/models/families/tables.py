@@ -7,6 +7,7 @@ Legend: B batch, H heads, D head width, N tokens with prefix.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,9 +41,9 @@ class BiasOfWholeImage(WholeSequence):
 
     shared: str
 
+    @abstractmethod
     def bias(self, layer: Any) -> Tensor | None:
         """(1, H, N, N), or None."""
-        raise NotImplementedError
 
     def call(self, layer: Any, inputs: Mapping[str, Any], sight: Sight | None, position: Position) -> AttentionCall:
         qkv = self.project(layer, inputs["x"]).unflatten(-1, (3, layer.num_heads, -1))
