@@ -13,6 +13,7 @@ from vit_rpe.attention.dispatch import (
 )
 from vit_rpe.attention.lazy_terms import LazyTerms
 from vit_rpe.attention.reference import (
+    HeadMix,
     Options,
     attention_weights,
     key_logits,
@@ -25,6 +26,7 @@ from vit_rpe.attention.rotation import rotate
 __all__ = [
     "KERNELS",
     "AttentionCall",
+    "HeadMix",
     "Kernel",
     "LazyTerms",
     "Options",

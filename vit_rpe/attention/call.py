@@ -9,15 +9,19 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from vit_rpe.attention.dispatch import attend
+from vit_rpe.attention.dispatch import attend, kernel_name
 from vit_rpe.attention.lazy_terms import Position, terms_of
-from vit_rpe.attention.reference import attention_weights, position_logits, value_output
+from vit_rpe.attention.reference import HeadMix, attention_weights, position_logits, value_output
 from vit_rpe.attention.rotation import rotate
 from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.position.masks import intersect
 from vit_rpe.position.terms import PositionTerms, dense_index
+
+MIXING = ("auto", "eager")
+"""Kernels that can be asked for where heads are mixed: the weights must exist."""
 
 
 class AttentionCall(NamedTuple):
@@ -36,6 +40,7 @@ class AttentionCall(NamedTuple):
         logit_clip: soft cap on the logits, or None.
         dropout_p: probability of dropping an attention weight in this call.
         q_grid, k_grid: where queries and keys lie; None where that is not known or not a grid (dropped tokens).
+        mix_logits, mix_weights: talking heads: what the heads tell each other before and after the softmax, or None.
     """
 
     q: Tensor
@@ -49,6 +54,8 @@ class AttentionCall(NamedTuple):
     dropout_p: float = 0.0
     q_grid: TokenGrid | None = None
     k_grid: TokenGrid | None = None
+    mix_logits: HeadMix | None = None
+    mix_weights: HeadMix | None = None
 
     @property
     def terms(self) -> PositionTerms:
@@ -56,7 +63,15 @@ class AttentionCall(NamedTuple):
         return terms_of(self.position)
 
     def attend(self, impl: str = "auto") -> Tensor:
-        """The attended values, (B, H, Nq, Dv), by the kernel ``impl``."""
+        """The attended values, (B, H, Nq, Dv), by the kernel ``impl``.
+
+        Raises:
+            ValueError: a kernel that cannot compute it; talking heads are for ``"auto"`` and ``"eager"``.
+        """
+        if self.mix_logits is not None or self.mix_weights is not None:
+            if kernel_name(impl) not in MIXING:
+                raise ValueError(f"attn_impl={impl!r} cannot mix heads: use one of {', '.join(MIXING)}")
+            return self._attended(self.weights())
         return attend(
             self.q,
             self.k,
@@ -70,7 +85,8 @@ class AttentionCall(NamedTuple):
         )
 
     def weights(self) -> Tensor:
-        """The attention weights by their definition, (B, H, Nq, Nk), before dropout."""
+        """The attention weights by their definition, (B, H, Nq, Nk): after the softmax, before ``mix_weights`` and
+        dropout."""
         return self._weights(self.terms)
 
     def content_weights(self) -> Tensor:
@@ -88,18 +104,33 @@ class AttentionCall(NamedTuple):
         logits = position_logits(self.q, self.k, terms, scale)
         if logits is not None:
             added = added + logits
+        if self.mix_logits is not None:
+            added = self.mix_logits._replace(bias=None)(added)
         visible = intersect(terms.visible, self.visible)
         return added if visible is None else added.masked_fill(~visible, float("-inf"))
 
     def output(self, weights: Tensor) -> Tensor:
         """What the layer gives back for attention weights (B, H, Nq, Nk): differentiable in them."""
+        return self.finish(self._replace(dropout_p=0.0)._attended(weights))
+
+    def _attended(self, weights: Tensor) -> Tensor:
+        """Attended values for the weights behind the softmax."""
         terms = self.terms
+        if self.mix_weights is not None:
+            weights = self.mix_weights(weights)
+        weights = F.dropout(weights, self.dropout_p)
         out = weights.to(self.v.dtype) @ self.v
         for part in terms.on_value:
             out = out + value_output(weights, part, dense_index(terms, part)).to(out.dtype)
-        return self.finish(out)
+        return out
 
     def _weights(self, terms: PositionTerms) -> Tensor:
         return attention_weights(
-            self.q, self.k, terms, scale=self.scale, visible=self.visible, logit_clip=self.logit_clip
+            self.q,
+            self.k,
+            terms,
+            scale=self.scale,
+            visible=self.visible,
+            logit_clip=self.logit_clip,
+            mix=self.mix_logits,
         )

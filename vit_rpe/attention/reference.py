@@ -34,6 +34,25 @@ class Options(NamedTuple):
     logit_clip: float | None
 
 
+class HeadMix(NamedTuple):
+    """A linear layer over heads, of the logits or of the weights of every pair of tokens (talking heads).
+
+    Talking-Heads Attention, arXiv 2003.02436, eq. 5 and 7.
+
+    Attributes:
+        weight: (H, H), new head by old.
+        bias: (H,), or None.
+    """
+
+    weight: Tensor
+    bias: Tensor | None = None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """x and the result are (B, H, Nq, Nk)."""
+        mixed = torch.einsum("gh,bhqk->bgqk", self.weight.to(x.dtype), x)
+        return mixed if self.bias is None else mixed + self.bias.to(x.dtype)[:, None, None]
+
+
 def attention_weights(
     q: Tensor,
     k: Tensor,
@@ -42,16 +61,19 @@ def attention_weights(
     scale: float,
     visible: Tensor | None = None,
     logit_clip: float | None = None,
+    mix: HeadMix | None = None,
 ) -> Tensor:
     """The attention weights themselves: the definition every kernel is tested against.
 
-    Args as in :func:`attend`. Computed in float32 or better, whatever the inputs and autocast.
+    Args as in :func:`attend`; ``mix`` mixes the logits of the heads before masking. Computed in float32 or better,
+    whatever the inputs and autocast.
 
     Returns:
         (B, H, Nq, Nk), rows sum to 1, or to 0 where no key is visible.
     """
     check_call(q, k, None, terms)
-    return _weights(q, k, terms, Options(scale * terms.scale, all_visible(q, k, terms, visible), 0.0, logit_clip))
+    options = Options(scale * terms.scale, all_visible(q, k, terms, visible), 0.0, logit_clip)
+    return _weights(q, k, terms, options, mix)
 
 
 def query_logits(q: Tensor, part: RelativeVectors, index: Tensor) -> Tensor:
@@ -135,7 +157,7 @@ def callers_mask(q: Tensor, k: Tensor, visible: Tensor) -> Tensor:
     return as_batch_head(visible, q.shape[0], q.shape[1], queries=queries, keys=keys)
 
 
-def _weights(q: Tensor, k: Tensor, terms: PositionTerms, options: Options) -> Tensor:
+def _weights(q: Tensor, k: Tensor, terms: PositionTerms, options: Options, mix: HeadMix | None = None) -> Tensor:
     dtype = torch.promote_types(q.dtype, torch.float32)
     with full_precision(q.device):
         q, k = q.to(dtype), k.to(dtype)
@@ -145,6 +167,8 @@ def _weights(q: Tensor, k: Tensor, terms: PositionTerms, options: Options) -> Te
             logits = logits + added.to(dtype)
         if options.logit_clip is not None:
             logits = options.logit_clip * torch.tanh(logits / options.logit_clip)
+        if mix is not None:
+            logits = mix(logits)
         if options.visible is None:
             return logits.softmax(-1)
         seen, empty = unmask_empty_rows(options.visible)

@@ -35,6 +35,8 @@ def pack_terms(packer: Packer, seen: Recording, layer: int) -> dict[str, Any]:
     call = seen.call(layer)
     if call.terms.features:
         raise ValueError("the explorer does not show features: what an encoding reads off the content of each image")
+    if call.mix_logits is not None:
+        raise ValueError("the explorer does not show talking heads, whose logits are mixed before the softmax")
     visible = intersect(call.terms.visible, call.visible)
     bias = dense_bias(call.terms)
     if visible is not None:
