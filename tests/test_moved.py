@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import vit_rpe  # noqa: F401  (makes the old names importable)
-from vit_rpe._moved import MOVED
+from vit_rpe._moved import LEFT, MOVED
 
 
 @pytest.mark.parametrize("old", MOVED)
@@ -38,3 +38,12 @@ def test_an_old_module_hides_no_name_of_its_package(old):
 )
 def test_a_module_that_became_a_package_still_has_its_names(package, names):
     assert all(hasattr(importlib.import_module(package), name) for name in names)
+
+
+@pytest.mark.parametrize(("module", "name"), [(module, name) for module, names in LEFT.items() for name in names])
+def test_a_name_that_left_its_module_is_found_there_with_a_warning(module, name):
+    home = importlib.import_module(LEFT[module][name])
+    with pytest.warns(DeprecationWarning, match=f"is now {LEFT[module][name]}.{name}"):
+        assert getattr(importlib.import_module(module), name) is getattr(home, name)
+    with pytest.raises(AttributeError, match="no_such_name"):
+        importlib.import_module(module).no_such_name  # noqa: B018

@@ -1,15 +1,17 @@
-"""Old names of modules, for one release: importing one warns and gives the module that replaced it."""
+"""Old names of modules, and of what left a module, for one release: using one warns and gives what replaced it."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import sys
-import warnings
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import ModuleType
+from typing import Any
+
+from vit_rpe.checks import warn_renamed
 
 MOVED = {
     "vit_rpe.absolute": "vit_rpe.layers.absolute",
@@ -95,6 +97,21 @@ MOVED = {
     "vit_rpe.viz.rotation": "vit_rpe.viz.recording.rotation",
 }
 
+LEFT = {  # module: name in it that lives elsewhere now, and where
+    "vit_rpe.data.batch": {"ImageSamples": "vit_rpe.data.images.samples"},
+    "vit_rpe.data.build": {"build_preprocessing": "vit_rpe.data.images.build"},
+    "vit_rpe.data.config": {
+        "AUGMENT_PRESETS": "vit_rpe.data.images.config",
+        "INTERPOLATIONS": "vit_rpe.data.images.config",
+    },
+    "vit_rpe.encodings.combined": {
+        "create_position": "vit_rpe.encodings",
+        "encodings_of": "vit_rpe.encodings",
+        "is_per_pair": "vit_rpe.encodings",
+        "resized_position": "vit_rpe.encodings",
+    },
+}
+
 
 class _Finder(MetaPathFinder, Loader):
     """Finds a module under its old name, where nothing else has that name."""
@@ -102,18 +119,37 @@ class _Finder(MetaPathFinder, Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        return ModuleSpec(fullname, self) if fullname in MOVED else None
+        if fullname in MOVED:
+            return ModuleSpec(fullname, self)
+        spec = PathFinder.find_spec(fullname, path) if fullname in LEFT else None
+        if spec is not None and spec.origin is not None:
+            spec.loader = _Left(fullname, spec.origin)
+        return spec
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         new = MOVED[spec.name]
-        warnings.warn(
-            f"{spec.name} is now {new}; the old name goes in the next release", DeprecationWarning, stacklevel=2
-        )
+        warn_renamed(spec.name, new)
         return importlib.import_module(new)
 
     def exec_module(self, module: ModuleType) -> None:
         """The module has run under its new name, and keeps what it knows of itself."""
         module.__spec__ = importlib.util.spec_from_file_location(module.__name__, module.__file__)
+
+
+class _Left(SourceFileLoader):
+    """Loads a module that some names have left: asked for one of them, it warns and gives what has that name now."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+
+        def old_name(name: str) -> Any:
+            home = LEFT[module.__name__].get(name)
+            if home is None:
+                raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+            warn_renamed(f"{module.__name__}.{name}", f"{home}.{name}")
+            return getattr(importlib.import_module(home), name)
+
+        module.__getattr__ = old_name  # type: ignore[method-assign]
 
 
 def install() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import warnings
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from math import isfinite
@@ -60,6 +61,11 @@ def _words(expected: Any) -> str:
     if get_origin(expected) is tuple:
         return f"a tuple (each {_words(get_args(expected)[0])})"
     return WORDS.get(NoneType if expected is None else expected, str(expected))
+
+
+def warn_renamed(old: str, new: str, *, stacklevel: int = 3) -> None:
+    """Warn that a name has changed; by default the caller of the function that calls this is shown."""
+    warnings.warn(f"{old} is now {new}; the old name goes in the next release", DeprecationWarning, stacklevel)
 
 
 def closest(given: str, known: Iterable[str]) -> str:

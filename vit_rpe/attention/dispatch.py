@@ -6,7 +6,6 @@ measurements behind each rule. Layers and models know no kernel: what they want 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from math import prod
 from typing import NamedTuple
@@ -20,7 +19,7 @@ from vit_rpe.attention.kernels.sdpa import sdpa, sdpa_refuses
 from vit_rpe.attention.kernels.windows import LARGE, build_in_windows, in_windows, pays, pays_to_build, windows_refuse
 from vit_rpe.attention.lazy_terms import LazyTerms, Position, terms_of
 from vit_rpe.attention.reference import Options, all_visible, eager
-from vit_rpe.checks import unknown_name
+from vit_rpe.checks import unknown_name, warn_renamed
 from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.position.geometry_cache import is_transformed
 from vit_rpe.position.terms import PositionTerms, dense_bias
@@ -113,8 +112,7 @@ def kernel_name(impl: str) -> str:
     """
     if impl in OLD_NAMES:
         new = OLD_NAMES[impl]
-        message = f"attn_impl={impl!r} is now {new!r}; the old name goes in the next release"
-        warnings.warn(message, DeprecationWarning, stacklevel=3)
+        warn_renamed(f"attn_impl={impl!r}", repr(new), stacklevel=4)
         return new
     if impl != "auto" and impl not in KERNELS:
         raise unknown_name("attn_impl", impl, ["auto", *KERNELS])
@@ -180,7 +178,6 @@ def attend_by_window(
     dropout_p: float = 0.0,
 ) -> Tensor:
     """Deprecated: :func:`attend` with :class:`LazyTerms` and ``impl="windows"``."""
-    message = "attend_by_window is now attend(q, k, v, LazyTerms(q_grid, k_grid, build), impl='windows')"
-    warnings.warn(message, DeprecationWarning, stacklevel=2)
+    warn_renamed("attend_by_window", "attend(q, k, v, LazyTerms(q_grid, k_grid, build), impl='windows')")
     lazy = LazyTerms(grid, grid, lambda part, keys: build(part))
     return attend(q, k, v, lazy, scale=scale, visible=visible, dropout_p=dropout_p, impl="windows")

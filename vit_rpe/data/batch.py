@@ -5,12 +5,13 @@ B batch, C channels, H and W pixels, L tokens.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from torch import Tensor
+
+from vit_rpe.checks import warn_renamed
 
 __all__ = ["Batch", "Samples"]
 
@@ -27,7 +28,7 @@ class Batch(NamedTuple):
     @property
     def images(self) -> Tensor:
         """Deprecated name of ``inputs``."""
-        warnings.warn("Batch.images is now Batch.inputs", DeprecationWarning, stacklevel=2)
+        warn_renamed("Batch.images", "Batch.inputs")
         return self.inputs
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
+
+from vit_rpe.checks import warn_renamed
 
 RENAMED = {"elsewhere": "extrapolation", "decodes": "supports_kv_cache"}
 """Old names of fields, for one release."""
@@ -50,7 +51,5 @@ class Card(_Fields):
 def _new_name(name: str) -> str:
     if name not in RENAMED:
         return name
-    warnings.warn(
-        f"Card.{name} is now {RENAMED[name]}; the old name goes in the next release", DeprecationWarning, stacklevel=3
-    )
+    warn_renamed(f"Card.{name}", RENAMED[name], stacklevel=4)
     return RENAMED[name]

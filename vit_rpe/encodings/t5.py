@@ -10,13 +10,12 @@ scale (T5 itself runs with scale 1). ``bidirectional=False`` puts every future k
 
 from __future__ import annotations
 
-import warnings
 from math import floor, log
 
 import torch
 from torch import Tensor, nn
 
-from vit_rpe.checks import check_choice
+from vit_rpe.checks import check_choice, warn_renamed
 from vit_rpe.encodings._card import Card
 from vit_rpe.encodings._interface import PositionEncoding, at_least_float32
 from vit_rpe.encodings._registry import register
@@ -163,7 +162,7 @@ def _axes_of(joint: bool, axes: str) -> str:
     if axes != "summed":
         raise ValueError(f"joint={joint!r} is the old name of axes: give axes={axes!r} alone")
     new = "joint" if joint else "summed"
-    warnings.warn(f"joint={joint!r} is now axes={new!r}; the old name goes in the next release", DeprecationWarning, 3)
+    warn_renamed(f"joint={joint!r}", f"axes={new!r}", stacklevel=4)
     return new
 
 

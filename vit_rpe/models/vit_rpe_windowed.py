@@ -7,6 +7,7 @@ and the tags are timm's public files. timm groups models by the module that regi
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -53,14 +54,17 @@ def _collect() -> tuple[dict[str, Callable[..., nn.Module]], dict[str, Any]]:
     assert base is not None
     unweighted = {key: value for key, value in base.to_dict().items() if key not in OF_A_FILE}
     cfgs: dict[str, Any] = {nano: {**unweighted, "input_size": (3, 32, 32), "pool_size": (8, 8), "crop_pct": 1.0}}
+    tags_of: dict[str, list[str]] = defaultdict(list)
+    for full in timm.list_pretrained():
+        architecture, _, tag = full.partition(".")
+        tags_of[architecture].append(tag)
     for module in MODULES:
         for of_timm in timm.list_models(module=module):
             name = f"vit_rpe_{of_timm}"
             functions[name] = _public(name, of_timm, {})
             default = get_pretrained_cfg(of_timm)
             assert default is not None
-            tags = [full.partition(".")[2] for full in timm.list_pretrained(f"{of_timm}.*")]
-            for tag in sorted(tags, key=lambda tag: tag != default.tag) or [""]:
+            for tag in sorted(tags_of[of_timm], key=lambda tag: tag != default.tag) or [""]:
                 cfg = get_pretrained_cfg(f"{of_timm}.{tag}" if tag else of_timm)
                 assert cfg is not None
                 kept = {key: value for key, value in cfg.to_dict().items() if key not in ("architecture", "tag")}

@@ -8,13 +8,14 @@ Legend: n axes, P grid tokens (no prefix), N = num_prefix + P, Sq/Sk the length 
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from math import prod
 from operator import lt
 
 import torch
 from torch import Tensor
+
+from vit_rpe.checks import warn_renamed
 
 Device = torch.device | str | None
 
@@ -52,7 +53,7 @@ class TokenGrid:
         offset: tuple[int, ...] | None = None,
     ) -> None:
         if offset is not None:
-            warnings.warn("offset= of a TokenGrid is now origin=", DeprecationWarning, stacklevel=2)
+            warn_renamed("offset= of a TokenGrid", "origin=")
             if origin is not None:
                 raise ValueError(f"origin={origin!r} and its old name offset={offset!r} are both given")
             origin = offset
@@ -101,7 +102,7 @@ class TokenGrid:
     @property
     def offset(self) -> tuple[int, ...]:
         """Deprecated: ``origin``."""
-        warnings.warn("TokenGrid.offset is now TokenGrid.origin", DeprecationWarning, stacklevel=2)
+        warn_renamed("TokenGrid.offset", "TokenGrid.origin")
         return self.origin
 
     @property

@@ -11,7 +11,7 @@ import timm
 import torch
 from torch import nn
 
-import vit_rpe  # noqa: F401  (registers the models with timm)
+import vit_rpe.models  # noqa: F401  (registers the models with timm)
 from vit_rpe.checks import closest
 from vit_rpe.data import DataBundle, DataOptions, ImageData, TextData
 from vit_rpe.models.backbone.position import remembered_specs

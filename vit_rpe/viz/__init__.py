@@ -3,9 +3,9 @@
 Plotting functions return matplotlib figures and never show or save them.
 """
 
-import warnings
 from typing import Any
 
+from vit_rpe.checks import warn_renamed
 from vit_rpe.viz.plots.bias import plot_bias
 from vit_rpe.viz.plots.curves import plot_curves
 from vit_rpe.viz.plots.overlay import plot_images, plot_layers
@@ -41,7 +41,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """``offset_range`` is ``picture_range`` now: offsets are query minus key, a picture shows the reverse."""
     if name == "offset_range":
-        message = "vit_rpe.viz.offset_range is now vit_rpe.viz.picture_range; the old name goes in the next release"
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        warn_renamed("vit_rpe.viz.offset_range", "vit_rpe.viz.picture_range")
         return picture_range
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-import vit_rpe  # noqa: F401  (registers the models with timm)
+import vit_rpe.models  # noqa: F401  (registers the models with timm)
 from vit_rpe.data import Preprocessing, Treatment, image_treatment, read_treatment
 from vit_rpe.plugins import how_to_pass, missing_plugins
 from vit_rpe.training.checkpoint.files import newest

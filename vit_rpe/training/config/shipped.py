@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import vit_rpe
 from vit_rpe.checks import unknown_name
 
 __all__ = ["DEFAULT_CONFIG", "config_folder", "default_config", "find_config", "list_configs"]
@@ -16,7 +15,7 @@ _OF_FILES = "folder/vit_tiny_bias"
 
 def config_folder() -> Path:
     """Where the shipped configs lie: inside the installed package, or beside it in a source checkout."""
-    package = Path(vit_rpe.__file__).parent
+    package = Path(__file__).parents[2]
     inside = package / "configs"
     return inside if inside.is_dir() else package.parent / "configs"
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import copy
 import sys
-import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -21,6 +20,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from vit_rpe.attention import AttentionCall
+from vit_rpe.checks import warn_renamed
 from vit_rpe.layers import AttentionLayer
 from vit_rpe.models.families import (
     Place,
@@ -167,7 +167,7 @@ class Recording:
 
     def pieces(self, layer: int, *, mean: str | None = None) -> AttentionCall:
         """Deprecated: :meth:`call`."""
-        warnings.warn("Recording.pieces is now Recording.call", DeprecationWarning, stacklevel=2)
+        warn_renamed("Recording.pieces", "Recording.call")
         return self.call(layer, mean=mean)
 
     def grids(self, layer: int) -> tuple[TokenGrid, TokenGrid]:
