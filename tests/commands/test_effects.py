@@ -107,7 +107,7 @@ CASES = {
         {"--device": DEVICE},
     ),
     "explore": Case("--checkpoint {run} --image {image}", SHOWN, {"--device": DEVICE}),
-    "encodings": Case("", {"--format": "--format json", "--pictures": "--pictures drawn"}),
+    "encodings": Case("", {"--format": "--format json", "--pictures": "--pictures drawn", "--bibtex": "--bibtex bias"}),
     "export": Case(
         "{run}",
         {
@@ -280,6 +280,8 @@ CONTRADICTIONS = [
     ("study --config study/digits --report --only rope*", "--only chooses what runs"),
     ("study --config study/digits --jobs 0", "--jobs must be an integer of at least 1"),
     ("encodings --pictures out --format json", "--pictures draws instead"),
+    ("encodings --bibtex bias --format json", "--bibtex prints entries instead"),
+    ("encodings --bibtex bias --pictures out", "two different things"),
     ("parity --encodings bias", "--encodings goes with --export"),
     ("parity --architectures swin_tiny_patch4_window7_224", "--architectures goes with --coverage"),
     ("parity --coverage --depth 1", "--coverage takes every architecture at a size of its own"),

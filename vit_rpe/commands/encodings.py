@@ -1,6 +1,7 @@
 """List every relative position encoding: paper, what it adds, parameters, kernels, other resolutions.
 
-With --pictures, draw what each encoding adds to the logits at its initial parameters, by offset.
+With --pictures, draw what each encoding adds to the logits at its initial parameters, by offset; with --bibtex, print
+the papers to cite for one.
 """
 
 from __future__ import annotations
@@ -23,15 +24,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("--format", choices=("table", "markdown", "json"), default="table", help="how to print it")
     parser.add_argument("--pictures", metavar="FOLDER", help="instead: draw a picture per encoding into this folder")
+    parser.add_argument("--bibtex", metavar="NAME", help="instead: the papers of one encoding as BibTeX entries")
 
 
 def run(args: argparse.Namespace) -> None:
     """Print the table, or draw."""
+    from vit_rpe.encodings import bibtex
     from vit_rpe.models.catalogue import catalogue, markdown_table
 
+    instead = {"--pictures": args.pictures, "--bibtex": args.bibtex}
+    asked = [option for option, value in instead.items() if value is not None]
+    if len(asked) > 1:
+        raise ValueError(f"{' and '.join(asked)} are two different things: give one")
+    if asked and args.format != "table":
+        does = {"--pictures": "draws", "--bibtex": "prints entries"}[asked[0]]
+        raise ValueError(f"--format {args.format} is for the table, {asked[0]} {does} instead")
+    if args.bibtex is not None:
+        print(bibtex(args.bibtex))
+        return
     if args.pictures is not None:
-        if args.format != "table":
-            raise ValueError(f"--format {args.format} is for the table, --pictures draws instead")
         _draw(Path(args.pictures))
         return
     rows = catalogue()

@@ -1,5 +1,6 @@
 """Relative position encodings, one paper a file. This page is the table of contents."""
 
+from vit_rpe.encodings._bibtex import bibtex
 from vit_rpe.encodings._card import Card
 from vit_rpe.encodings._create import create_encoding
 from vit_rpe.encodings._interface import PositionEncoding, find_encodings, terms_of_tokens
@@ -55,6 +56,7 @@ __all__ = [
     "Spec",
     "T5Bias",
     "TransformerXL",
+    "bibtex",
     "create_encoding",
     "create_position",
     "encoding_class",
