@@ -20,6 +20,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "dynamic": {"dynamic_img_size": True, "dynamic_img_pad": True},
     "dynamic_learned": {"dynamic_img_size": True, "pos_embed": "learned", "class_token": True},
     "patch_dropout": {"patch_drop_rate": 0.5, "class_token": True},
+    "conditional": {"pos_embed": "conditional", "dynamic_img_size": True, "patch_drop_rate": 0.5, "reg_tokens": 1},
 }
 for _name in vit_rpe.list_encodings():
     OPTIONS[_name] = {"rpe": _name}

@@ -1,5 +1,7 @@
 """Absolute position baselines: learned and sinusoidal embeddings added to the tokens, over any number of axes.
 
+The third, conditional position, is a layer: :mod:`vit_rpe.layers.conditional`.
+
 Legend: n axes, P grid tokens, C channels.
 """
 
@@ -15,13 +17,15 @@ from vit_rpe.checks import check_count, unknown_name
 from vit_rpe.position.geometry import Device, TokenGrid
 from vit_rpe.position.resampling import resample
 
-CHOICES = ("none", "learned", "sincos")
+CHOICES = ("none", "learned", "sincos", "conditional")
 
 
-def check_pos_embed(name: str) -> None:
-    """Raise ValueError unless ``name`` is one of :data:`CHOICES`."""
+def check_pos_embed(name: str, *, causal: bool) -> None:
+    """Raise ValueError unless ``name`` is one of :data:`CHOICES` and goes with the order tokens are seen in."""
     if name not in CHOICES:
         raise unknown_name("pos_embed", name, CHOICES)
+    if name == "conditional" and causal:
+        raise ValueError("pos_embed='conditional' tells every token of those behind it: it needs causal=False")
 
 
 def sincos_embedding(grid: TokenGrid, dim: int, *, base: float = 10000.0, device: Device = None) -> Tensor:

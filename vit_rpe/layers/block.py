@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from vit_rpe.checks import check_rates
 from vit_rpe.layers.attention import NormLayer, RelativeMultiheadAttention
+from vit_rpe.layers.conditional import ConditionalPosition
 from vit_rpe.layers.kv_cache import LayerCache
 from vit_rpe.position.geometry import Device, TokenGrid
 from vit_rpe.position.terms import PositionTerms
@@ -27,6 +28,7 @@ class Block(nn.Module):
         proj_drop, drop_path: dropout after projections, stochastic depth.
         norm_layer, act_layer, mlp_layer: factories, timm's by default.
         scale_mlp_norm: a norm inside the MLP.
+        conditional: number of axes of a :class:`ConditionalPosition` behind all this; None for none.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Block(nn.Module):
         act_layer: Callable[..., nn.Module] = nn.GELU,
         mlp_layer: Callable[..., nn.Module] = Mlp,
         scale_mlp_norm: bool = False,
+        conditional: int | None = None,
         device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -74,6 +77,7 @@ class Block(nn.Module):
         )
         self.ls2 = LayerScale(dim, init_values=init_values, **factory) if init_values else nn.Identity()
         self.drop_path2 = DropPath(drop_path) if drop_path > 0 else nn.Identity()
+        self.conditional = None if conditional is None else ConditionalPosition(dim, conditional, **factory)
 
     def forward(
         self,
@@ -97,4 +101,9 @@ class Block(nn.Module):
             cache=cache,
         )
         x = x + self.drop_path1(self.ls1(attended))
-        return x + self.drop_path2(self.ls2(self.mlp(self.norm2(x))))
+        x = x + self.drop_path2(self.ls2(self.mlp(self.norm2(x))))
+        if self.conditional is None:
+            return x
+        if grid is None:
+            raise ValueError("a block with conditional position needs to know where the tokens lie: pass grid")
+        return self.conditional(x, grid, keep, key_visible)

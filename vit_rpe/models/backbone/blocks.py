@@ -27,6 +27,7 @@ def build_blocks(
     rpe_shared: bool,
     drop_path_rate: float,
     drops_patches: bool = False,
+    conditional: bool = False,
     attention: Mapping[str, Any],
     block: Mapping[str, Any],
     factory: Mapping[str, Any],
@@ -39,6 +40,7 @@ def build_blocks(
         dim, num_heads, grid: C, H and the native grid.
         rpe, rpe_shared: the encodings; one set of parameters for all layers.
         drops_patches: in training the tokens are not those of a whole grid.
+        conditional: the first block ends in a :class:`ConditionalPosition`.
         attention, block: options of :class:`RelativeMultiheadAttention` and of :class:`Block`, the same for all layers.
         factory: device and dtype.
         deferring: what the layers (not the shared position) are built within.
@@ -65,6 +67,7 @@ def build_blocks(
                 num_heads,
                 attention={**attention, "rpe": layerwise, "grid": grid, "depth_index": index, "depth": depth},
                 drop_path=rates[index],
+                conditional=grid.ndim if conditional and index == 0 else None,
                 **block,
                 **factory,
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from vit_rpe.checks import unknown_name
-from vit_rpe.encodings import find_encodings
+from vit_rpe.encodings import PositionEncoding, find_encodings
+from vit_rpe.layers.conditional import ConditionalPosition
 
 MODES = ("", "jax", "jax_nlhb", "moco", "reset")
 
@@ -69,12 +70,20 @@ def init_layers(model: nn.Module, mode: str = "", *, num_classes: int = 1, needs
     named_apply(get_init_weights_vit(mode, head_bias, needs_reset=needs_reset), model)
 
 
+def _positions(model: nn.Module) -> Iterator[tuple[str, PositionEncoding | ConditionalPosition]]:
+    """Every single encoding and conditional position inside a model, with its path."""
+    yield from find_encodings(model)
+    for path, module in model.named_modules():
+        if isinstance(module, ConditionalPosition):
+            yield path, module
+
+
 def init_encodings(model: nn.Module) -> None:
-    """Draw every position encoding inside a model by its own rule."""
-    for _, encoding in find_encodings(model):
-        encoding.reset_parameters()
+    """Draw every position encoding inside a model by its own rule, conditional positions too."""
+    for _, position in _positions(model):
+        position.reset_parameters()
 
 
 def undecayed(model: nn.Module) -> set[str]:
-    """Full names of the parameters that the encodings inside ``model`` keep from weight decay."""
-    return {f"{path}.{own}" for path, encoding in find_encodings(model) for own in encoding.no_weight_decay()}
+    """Full names of the parameters that the positions inside ``model`` keep from weight decay."""
+    return {f"{path}.{own}" for path, position in _positions(model) for own in position.no_weight_decay()}

@@ -81,7 +81,7 @@ def absolute_embedding(kind: str, learned: Tensor | None, grid: TokenGrid, dim: 
     """The absolute embedding of the tokens on ``grid``, (N, C); None if there is none.
 
     Args:
-        kind: ``"none"``, ``"learned"`` or ``"sincos"``.
+        kind: the model's ``pos_embed``.
         learned: (1, native length, C).
 
     Raises:

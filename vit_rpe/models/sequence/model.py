@@ -46,7 +46,8 @@ class SequenceTransformer(nn.Module):
         embed_dim, depth, num_heads, mlp_ratio: C, number of blocks, heads, MLP width over C.
         rpe: ``"none"``, an encoding by name, ``{"name": ..., option: ...}``, or a list of those.
         rpe_shared: one set of parameters for all layers.
-        pos_embed: absolute embedding, ``"none"``, ``"learned"`` or ``"sincos"``.
+        pos_embed: ``"none"``, ``"learned"``, ``"sincos"`` or, where not causal, ``"conditional"`` (behind the first
+            block).
         causal: a token sees itself and the tokens before it.
         window: a token sees tokens at most this many places away.
         class_token: a prefix token without position; not for causal models, where it would see nothing.
@@ -93,7 +94,7 @@ class SequenceTransformer(nn.Module):
     ) -> None:
         super().__init__()
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
-        check_pos_embed(pos_embed)
+        check_pos_embed(pos_embed, causal=causal)
         check_count("length", length)
         check_count("depth", depth)
         check_rates(drop_rate=drop_rate, pos_drop_rate=pos_drop_rate)
@@ -134,6 +135,7 @@ class SequenceTransformer(nn.Module):
             rpe=rpe,
             rpe_shared=rpe_shared,
             drop_path_rate=drop_path_rate,
+            conditional=pos_embed == "conditional",
             attention={
                 "dropout": attn_drop_rate,
                 "qkv_bias": qkv_bias,

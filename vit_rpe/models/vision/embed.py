@@ -41,7 +41,7 @@ def absolute_embedding(
     """The absolute embedding of the tokens on ``grid``: (P, C) or, learned, (1, rows, C); None where there is none.
 
     Args:
-        kind: ``"none"``, ``"learned"`` or ``"sincos"``.
+        kind: the model's ``pos_embed``.
         learned: the embedding of the ``native`` grid, resampled for another.
         x: patches (B, P, C), for width, device and dtype.
     """

@@ -50,7 +50,7 @@ class VisionTransformer(nn.Module):
         embed_dim, depth, num_heads, mlp_ratio: C, number of blocks, heads, MLP width over C.
         rpe: ``"none"``, an encoding by name, ``{"name": ..., option: ...}``, or a list of those.
         rpe_shared: one set of parameters for all layers.
-        pos_embed: absolute embedding beside it, ``"none"``, ``"learned"`` or ``"sincos"``.
+        pos_embed: beside it, ``"none"``, ``"learned"``, ``"sincos"`` or ``"conditional"`` (behind the first block).
         window: local attention, patches up to this many steps away along each axis; an int or (height, width).
         causal: a patch sees the patches before it in raster order.
         attn_impl: ``"auto"`` or an attention kernel by name.
@@ -85,7 +85,7 @@ class VisionTransformer(nn.Module):
         *,
         rpe: Spec | Sequence[Spec] | None = "bias",
         rpe_shared: bool = False,
-        pos_embed: Literal["none", "learned", "sincos"] = "none",
+        pos_embed: Literal["none", "learned", "sincos", "conditional"] = "none",
         window: int | tuple[int, int] | None = None,
         causal: bool = False,
         attn_impl: str = "auto",
@@ -124,7 +124,7 @@ class VisionTransformer(nn.Module):
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         check_divides(img_size, patch_size, dynamic_img_pad)
         check_pool(global_pool, class_token)
-        check_pos_embed(pos_embed)
+        check_pos_embed(pos_embed, causal=causal)
         check_count("depth", depth)
         check_rates(drop_rate=drop_rate, pos_drop_rate=pos_drop_rate, patch_drop_rate=patch_drop_rate)
         check_rates(proj_drop_rate=proj_drop_rate, attn_drop_rate=attn_drop_rate, drop_path_rate=drop_path_rate)
@@ -183,6 +183,7 @@ class VisionTransformer(nn.Module):
             rpe_shared=rpe_shared,
             drop_path_rate=drop_path_rate,
             drops_patches=patch_drop_rate > 0,
+            conditional=pos_embed == "conditional",
             attention=attention,
             block=layers,
             factory=factory,
@@ -302,7 +303,8 @@ class VisionTransformer(nn.Module):
         grid = token_grid(x, native.num_prefix) if self.dynamic_img_size else native
         x = x.flatten(1, 2)
         kind = self.pos_embed_type
-        position = None if kind == "none" else absolute_embedding(kind, self.pos_embed, native.size, grid, x)
+        adds = kind in ("learned", "sincos")
+        position = absolute_embedding(kind, self.pos_embed, native.size, grid, x) if adds else None
         of_patches = self.no_embed_class or self.pos_embed is None
         x = self.pos_drop(embed_tokens(x, (self.cls_token, self.reg_token), position, of_patches=of_patches))
         x, keep = (x, None) if self.patch_drop is None else drop_patches(self.patch_drop, x, native.num_prefix)
