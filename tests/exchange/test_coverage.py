@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import pytest
 import timm
+import torch
+from torch import nn
 
+import vit_rpe
 from vit_rpe.commands._coverage_table import outcome_of
-from vit_rpe.models.exchange.coverage import architectures, has_relative_position, may_have_position, on_meta
+from vit_rpe.models.exchange.coverage import (
+    architectures,
+    differences_of,
+    has_relative_position,
+    in_float64,
+    may_have_position,
+    on_meta,
+)
+from vit_rpe.models.exchange.in_place import positioned_layers
 
 WITH = (
     *("beitv2_base_patch16_224", "deepseek_vit_412m", "efficientformer_l1", "efficientformerv2_s0", "efficientvit_m0"),
@@ -60,10 +71,37 @@ def test_what_is_exact_says_by_what(name: str, route: str) -> None:
     found = outcome_of(name)
     assert (found.state, found.route) == ("exact", route)
     assert found.differences is not None
-    assert found.differences[0] < 1e-5
+    assert found.differences.float32 < 1e-5
+    assert found.differences.float64 < 1e-12
+    assert found.differences.without > 1e-3
 
 
 def test_what_is_not_taken_in_says_why() -> None:
     found = outcome_of("efficientvit_m0")
     assert found.state == "refused"
     assert "timm.models.efficientvit_msra" in found.reason
+
+
+def test_another_position_is_not_exact() -> None:
+    """What is compared feels position: with a wrong sign of one axis the features differ."""
+
+    def flipped(model: nn.Module, rpe: str = "keep") -> nn.Module:
+        ours = vit_rpe.replace_attention(model, rpe)
+        for layer in positioned_layers(ours).values():
+            if rpe == "keep":
+                layer.rpe.table.data = layer.rpe.table.flip(1)
+        return ours
+
+    found = differences_of("swin_tiny_patch4_window7_224", flipped)
+    assert found.float32 > 1e-3
+    assert found.float64 > 1e-3
+
+
+def test_in_float64_nothing_is_rounded_to_float32() -> None:
+    with in_float64():
+        third = (torch.arange(1, 4, dtype=torch.float32) / 3).float().to(torch.float32)
+        third = third + torch.ones(3, device="cpu", dtype=torch.float32).type(torch.float32) * 0
+    assert third.dtype == torch.float64
+    assert float(third[0]) == 1 / 3
+    assert torch.get_default_dtype() == torch.float32
+    assert torch.ones(1, dtype=torch.float32).float().dtype == torch.float32

@@ -35,7 +35,7 @@ def export_row(name: str, depth: int | None, *, dynamic_size: bool) -> tuple[str
     import timm
     import torch
 
-    from vit_rpe.commands._random_weights import randomize
+    from vit_rpe.models.exchange.coverage import randomize
     from vit_rpe.models.export import export_model
 
     blocks: dict[str, Any] = {} if depth is None else {"depth": depth}

@@ -14,7 +14,6 @@ from vit_rpe.checks import check_count
 from vit_rpe.commands._coverage_table import print_coverage
 from vit_rpe.commands._export_table import print_export_table
 from vit_rpe.commands._options import Renamed
-from vit_rpe.commands._random_weights import randomize
 
 __all__ = ["PATHS", "Difference", "add_arguments", "compare", "run"]
 
@@ -67,6 +66,7 @@ def compare(name: str, grid: tuple[int, int], *, seed: int = 0, **changes: Any) 
     import torch
 
     import vit_rpe
+    from vit_rpe.models.exchange.coverage import randomize
 
     embed: Any = timm.create_model(name, device="meta").patch_embed
     patch = embed.patch_size
