@@ -32,6 +32,7 @@ COMMANDS: dict[str, str] = {
     "explore": "write a page in which you point and see where a model looks",
     "benchmark": "speed and memory beside no position and other packages",
     "encodings": "list the encodings: paper, parameters, kernels",
+    "share": "a folder to give away: weights in half precision, model card, picture",
     "export": "a checkpoint as ONNX or torch.export file, checked against the model",
     "parity": "compare converted models with timm's own",
 }

@@ -79,7 +79,9 @@ CASES = {
         },
         {"--device": DEVICE},
     ),
-    "list": Case("{runs}", {"FOLDER": "{run}", "--sort": "--sort accuracy", "--json": "--json"}),
+    "list": Case(
+        "{runs}", {"FOLDER": "{run}", "--sort": "--sort accuracy", "--json": "--json", "--shipped": "--shipped"}
+    ),
     "study": Case(
         "--config study/digits --list",
         {
@@ -108,6 +110,15 @@ CASES = {
     ),
     "explore": Case("--checkpoint {run} --image {image}", SHOWN, {"--device": DEVICE}),
     "encodings": Case("", {"--format": "--format json", "--pictures": "--pictures drawn", "--bibtex": "--bibtex bias"}),
+    "share": Case(
+        "--checkpoint {run}",
+        {
+            "--checkpoint": "--checkpoint {other}",
+            "--output": "--output elsewhere",
+            "--license": "--license mit",
+            "--note": "--note Mine.",
+        },
+    ),
     "export": Case(
         "{run}",
         {

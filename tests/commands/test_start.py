@@ -127,6 +127,7 @@ def test_without_extras_one_line_names_the_one_to_install(tmp_path: Path) -> Non
         "visualize": ["visualize", *shown],
         "explore": ["explore", *shown],
         "encodings": ["encodings", "--pictures", out],
+        "share": ["share", "--checkpoint", run, "--output", out],
         "export": ["export", run],
     }
     assert {*refused, *(words[0] for words in works), "parity"} >= set(COMMANDS) - {"list"}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from vit_rpe.data import Treatment
 
-__all__ = ["NamedModel", "add_model_arguments", "load_model"]
+__all__ = ["NamedModel", "add_model_arguments", "checkpoint_model", "load_model"]
 
 
 @dataclass
@@ -41,7 +41,11 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group(required=True)
     add_checkpoint(which, required=False)
     which.add_argument("--model", metavar="NAME", help="a registered model, ours or any of timm's; random weights")
-    parser.add_argument("--pretrained", action="store_true", help="with --model: its published weights (a download)")
+    parser.add_argument(
+        "--pretrained",
+        action="store_true",
+        help="with --model: its published weights (a download, unless they come with the package)",
+    )
     parser.add_argument(
         "--model-args", type=json_object, default={}, metavar="JSON", help='with --model: such as \'{"rpe": "rope"}\''
     )
@@ -64,12 +68,25 @@ def load_model(args: argparse.Namespace) -> NamedModel:
     """
     device, size = choose_device(args.device), image_size(args.img_size)
     if args.checkpoint is None:
+        from vit_rpe.models.shipped import shipped_models
+
+        if args.pretrained and not args.model_args and args.model in shipped_models():
+            return checkpoint_model(args.model, size, device)
         return _registered(args.model, args.model_args, size, args.pretrained, device)
     if args.pretrained or args.model_args:
         raise ValueError("--pretrained and --model-args go with --model: a checkpoint knows its weights and arguments")
+    return checkpoint_model(args.checkpoint, size, device)
+
+
+def checkpoint_model(path: str | Path, size: tuple[int, int] | None, device: torch.device) -> NamedModel:
+    """The model of a checkpoint.
+
+    Raises:
+        ValueError: no checkpoint there, one that is damaged or names no classes, or a size the model refuses.
+    """
     from vit_rpe.training.checkpoint.checkpoint import load_checkpoint
 
-    loaded = load_checkpoint(args.checkpoint, img_size=size)
+    loaded = load_checkpoint(path, img_size=size)
     if not loaded.class_names:
         raise ValueError(f"{loaded.folder / 'config.json'} has no class names: train or save the checkpoint with them")
     return NamedModel(

@@ -45,7 +45,7 @@ class Renamed(argparse.Action):
 
 def add_checkpoint(parser: argparse._ActionsContainer, *, required: bool = True, **options: Any) -> None:
     """``--checkpoint``: which trained model."""
-    text = "run folder, or a checkpoint in it"
+    text = "run folder, a checkpoint in it, or a trained model that comes with the package (vit-rpe list --shipped)"
     parser.add_argument("--checkpoint", required=required, metavar="DIR_OR_FILE", help=text, **options)
 
 

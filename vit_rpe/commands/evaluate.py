@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,8 +16,8 @@ from vit_rpe.checks import check_count
 from vit_rpe.commands._options import add_checkpoint, add_device, add_img_size, choose_device, image_size
 
 if TYPE_CHECKING:
+    from vit_rpe.evaluation.trained_data import Measured
     from vit_rpe.training.checkpoint.checkpoint import LoadedCheckpoint
-    from vit_rpe.training.metrics import Evaluation
 
 __all__ = ["add_arguments", "run"]
 
@@ -53,7 +52,7 @@ def run(args: argparse.Namespace) -> None:
     from vit_rpe.training.task import task_of
 
     loaded = load_checkpoint(args.checkpoint, img_size=image_size(args.img_size))
-    result, split, word = _evaluate(args, loaded)
+    result, split, word, _ = _evaluate(args, loaded)
     per_class = dict(zip(loaded.class_names, result.per_class, strict=True))
     if args.confusion:
         from vit_rpe.training.reporting.pictures import plot_confusion
@@ -95,26 +94,12 @@ def run(args: argparse.Namespace) -> None:
     print(task.words(task.score(result), word))
 
 
-def _evaluate(args: argparse.Namespace, loaded: LoadedCheckpoint) -> tuple[Evaluation, str, str]:
-    from vit_rpe.data import eval_loader
-    from vit_rpe.evaluation.trained_data import trained_data
-    from vit_rpe.training.metrics import evaluate
+def _evaluate(args: argparse.Namespace, loaded: LoadedCheckpoint) -> Measured:
+    from vit_rpe.evaluation.trained_data import evaluate_trained
 
     given = {"name": args.data_name, "path": args.data_path}
     given |= {"eval_batch_size": args.batch_size, "num_workers": args.workers}
-    bundle, config = trained_data(loaded, **given)
-    device = choose_device(args.device)
-    samples = bundle.val if args.split == "val" else bundle.train
-    result = evaluate(
-        loaded.model.to(device),
-        eval_loader(replace(bundle, val=samples), config),
-        prepare=lambda inputs: bundle.to_device_batch(inputs, device),
-        num_classes=len(loaded.class_names),
-        device=device,
-        confusion=True,
-    )
-    skipped = bundle.bad_images.summary()
-    if skipped:
-        print(skipped, file=sys.stderr)
-    word = bundle.held_out if args.split == "val" else "train"
-    return result, f"{args.split} of {bundle.split}", word
+    measured = evaluate_trained(loaded, split=args.split, device=choose_device(args.device), **given)
+    if measured.skipped:
+        print(measured.skipped, file=sys.stderr)
+    return measured

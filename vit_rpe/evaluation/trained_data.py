@@ -1,14 +1,55 @@
-"""The data to evaluate a trained model on: its own, or others with the same classes."""
+"""The data to evaluate a trained model on, its own or others with the same classes, and how it does on them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
-from vit_rpe.data import DataBundle, DataOptions, other_data, rebuild_data
+import torch
+
+from vit_rpe.data import DataBundle, DataOptions, eval_loader, other_data, rebuild_data
 from vit_rpe.training.checkpoint.checkpoint import LoadedCheckpoint
+from vit_rpe.training.metrics import Evaluation, evaluate
 
-__all__ = ["trained_data"]
+__all__ = ["Measured", "evaluate_trained", "trained_data"]
+
+
+class Measured(NamedTuple):
+    """A result; of which split, in words; what that split is called; and what could not be read, empty for nothing."""
+
+    result: Evaluation
+    split: str
+    called: str
+    skipped: str
+
+
+def evaluate_trained(
+    loaded: LoadedCheckpoint, *, split: str = "val", device: torch.device | None = None, **changes: Any
+) -> Measured:
+    """Evaluate a checkpoint on its data, with the confusion matrix.
+
+    Args:
+        split: ``"val"`` or ``"train"``.
+        device: where; default: where the model is now.
+        changes: as for :func:`trained_data`.
+
+    Raises:
+        ValueError: as :func:`trained_data`.
+    """
+    bundle, config = trained_data(loaded, **changes)
+    where = device or next(loaded.model.parameters()).device
+    samples = bundle.val if split == "val" else bundle.train
+    result = evaluate(
+        loaded.model.to(where),
+        eval_loader(replace(bundle, val=samples), config),
+        prepare=lambda inputs: bundle.to_device_batch(inputs, where),
+        num_classes=len(loaded.class_names),
+        device=where,
+        confusion=True,
+    )
+    called = bundle.held_out if split == "val" else "train"
+    return Measured(result, f"{split} of {bundle.split}", called, bundle.bad_images.summary())
 
 
 def trained_data(loaded: LoadedCheckpoint, **changes: Any) -> tuple[DataBundle, DataOptions]:

@@ -1,8 +1,9 @@
 """timm entry points: ``vit_rpe_{size}_patch{p}_{img}`` and ``vit_rpe_{size}_patch{p}_{encoding}_{img}``.
 
 Registered from the two tables below, so that every name follows one rule; beside them stand the public architectures of
-timm (``exchange/public.py``), and ``vit_rpe_custom``, which is nothing but its arguments. timm groups models by the
-last part of this module's name: ``timm.list_models(module="vit_rpe")``.
+timm (``exchange/public.py``), and ``vit_rpe_custom``, which is nothing but its arguments. A tag names trained weights,
+such as those that come with the package (``shipped.py``): ``vit_rpe_nano_patch2_8.bias_digits``. timm groups models by
+the last part of this module's name: ``timm.list_models(module="vit_rpe")``.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from vit_rpe.encodings import list_encodings, parse_specs
 from vit_rpe.models.exchange import Description, checkpoint_filter, public_description, public_name
 from vit_rpe.models.exchange.from_timm import ANY_ARCHITECTURE
 from vit_rpe.models.exchange.public import public_cfgs
+from vit_rpe.models.shipped import tags_of
 from vit_rpe.models.vision.vit import VisionTransformer
 
 SIZES: dict[str, dict[str, int]] = {
@@ -101,7 +103,12 @@ def _create(variant: str, pretrained: bool, source: Description | None = None, *
 
 
 def _own(name: str, size: str, patch: int, encoding: str | None) -> Callable[..., VisionTransformer]:
+    trained = tags_of(name)
+
     def create(pretrained: bool = False, **kwargs: Any) -> VisionTransformer:
+        tag = kwargs.get("pretrained_cfg")
+        if isinstance(tag, str) and tag in trained:
+            kwargs = {**trained[tag].args, **kwargs}
         if encoding is not None:
             given = [spec["name"] for spec in parse_specs(kwargs.setdefault("rpe", encoding))] or ["none"]
             if given != [encoding]:
@@ -142,7 +149,9 @@ def _collect() -> tuple[dict[str, Callable[..., VisionTransformer]], dict[str, A
             infix = "" if encoding is None else f"_{encoding}"
             name = f"vit_rpe_{size}_patch{patch}{infix}_{img_size}"
             functions[name] = _own(name, size, patch, encoding)
-            cfgs[name] = _default_cfg(img_size)
+            trained = tags_of(name)
+            cfgs |= {one.name: {**_default_cfg(img_size), **one.cfg} for one in trained.values()}
+            cfgs[f"{name}.*" if trained else name] = _default_cfg(img_size)  # *: the name alone stays the plain model
     for of_timm, tag, cfg in public_cfgs():
         name = public_name(of_timm)
         functions.setdefault(name, _public(name, of_timm))

@@ -95,7 +95,8 @@ def _plan_images(config: ModelConfig, args: dict[str, Any], data: ImageData) -> 
         model = _create(config.name, args)
     if size is None:
         size = tuple(model.pretrained_cfg["input_size"][1:])  # type: ignore[index]
-    return ModelPlan(config.name, args, _pair(size), int(args.get("in_chans", 3)))
+    channels = args.get("in_chans", model.pretrained_cfg["input_size"][0])  # type: ignore[index]
+    return ModelPlan(config.name, args, _pair(size), int(channels))
 
 
 def _plan_sequence(config: ModelConfig, args: dict[str, Any], data: TextData) -> ModelPlan:

@@ -17,7 +17,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import vit_rpe.models  # noqa: F401  (registers the models with timm)
+from vit_rpe.checks import closest
 from vit_rpe.data import Preprocessing, Treatment, image_treatment, read_treatment
+from vit_rpe.models.shipped import shipped_models
 from vit_rpe.plugins import how_to_pass, missing_plugins
 from vit_rpe.training.checkpoint.files import newest
 
@@ -115,11 +117,15 @@ def save_checkpoint(folder: Path, weights: dict[str, Tensor], info: CheckpointIn
 
 
 def find_checkpoint(path: str | Path) -> Path:
-    """The folder with the two files: ``path`` itself, its ``best/`` or ``last/``, or the one a file lies in.
+    """The folder with the two files: ``path`` itself, its ``best/`` or ``last/``, or the one a file lies in; or that of
+    a trained model that comes with the package, by its name.
 
     Raises:
         ValueError: there is no checkpoint.
     """
+    shipped, name = shipped_models(), str(path)
+    if name in shipped:
+        return shipped[name].folder
     path = Path(path)
     places = [path.parent] if path.is_file() else [path, path / "best", path / "last"]
     for place in places:
@@ -127,7 +133,7 @@ def find_checkpoint(path: str | Path) -> Path:
         if folder is not None and (folder / "model.safetensors").is_file():
             return folder
     looked = ", ".join(str(place / "model.safetensors") for place in places)
-    raise ValueError(f"no checkpoint at {path}: looked for {looked}")
+    raise ValueError(f"no checkpoint at {path}: looked for {looked}{closest(name, shipped)}")
 
 
 def read_info(folder: Path) -> CheckpointInfo:
@@ -159,7 +165,8 @@ def load_checkpoint(path: str | Path, *, img_size: int | tuple[int, int] | None 
     """Build the model of a checkpoint and load its weights.
 
     Args:
-        path: a run folder (``best/`` is taken, else ``last/``), a checkpoint folder, or a file in one.
+        path: a run folder (``best/`` is taken, else ``last/``), a checkpoint folder, a file in one, or the name of a
+            trained model that comes with the package, such as ``vit_rpe_nano_patch2_8.bias_digits``.
         img_size: image side or (height, width) in pixels; the weights are loaded at their own size first and then
             resampled by the model. ``None`` keeps their own size.
 

@@ -25,7 +25,8 @@ def load_run(
     >>> run.class_names[int(logits.argmax())]                                        # doctest: +SKIP
 
     Args:
-        path: a run folder (``best/`` is taken, else ``last/``), a checkpoint folder, or a file in one.
+        path: a run folder (``best/`` is taken, else ``last/``), a checkpoint folder, a file in one, or the name of a
+            trained model that comes with the package, such as ``vit_rpe_nano_patch2_8.bias_digits``.
         img_size: another image side or (height, width) in pixels; positions are resampled.
         plugins: files or modules with encodings of one's own; a run never imports anything by itself.
 

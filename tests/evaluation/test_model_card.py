@@ -1,0 +1,127 @@
+"""``vit-rpe share``: what is written is what was measured; and every trained model of the package is what its card
+says."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import timm
+import torch
+from scipy.stats import binomtest
+
+from tests.training.conftest import forget_processes
+from vit_rpe.cli import main
+from vit_rpe.evaluation.model_card import wilson_interval
+from vit_rpe.evaluation.trained_data import evaluate_trained
+from vit_rpe.models.shipped import shipped_models
+from vit_rpe.training.checkpoint.checkpoint import CheckpointInfo, load_checkpoint, save_checkpoint
+from vit_rpe.training.config.parse import parse_config
+from vit_rpe.training.run import train
+
+SMALL = "--model.args={in_chans: 1, depth: 2, embed_dim: 24, num_heads: 3}"
+
+
+@pytest.mark.parametrize("name", list(shipped_models()))
+def test_a_trained_model_is_as_good_as_its_card_says(name: str) -> None:
+    shipped = shipped_models()[name]
+    measured = evaluate_trained(load_checkpoint(name))
+    assert measured.result.count == shipped.results["count"]
+    assert measured.result.top1 == pytest.approx(shipped.results["top1"], abs=1.5 / measured.result.count)
+    card = (shipped.folder / "README.md").read_text()
+    told = re.search(r"Accuracy \*\*([\d.]+) %\*\*, 95 % interval ([\d.]+) to ([\d.]+) %", card)
+    interval = wilson_interval(shipped.results["top1"], shipped.results["count"])
+    expected = [f"{100 * value:.1f}" for value in (shipped.results["top1"], *interval)]
+    assert list(told.groups()) == expected
+    for needed in (f"# {name}", "UCI", "vit-rpe train --config", "apache-2.0", "(attention.png)", "seed 0"):
+        assert needed in card
+
+
+@pytest.mark.parametrize(("right", "count"), [(0, 7), (3, 7), (7, 7), (351, 359)])
+def test_interval(right: int, count: int) -> None:
+    expected = binomtest(right, count).proportion_ci(0.95, method="wilson")
+    torch.testing.assert_close(wilson_interval(right / count, count), (expected.low, expected.high))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    words = [SMALL, "--train.epochs=2", "--data.fraction=0.1", "--pictures=false", "--train.device=cpu"]
+    train(parse_config([*words, "--train.lr=0.003", f"--output={folder}"]))
+    forget_processes()
+    return folder
+
+
+def test_share(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "mine"
+    words = [
+        "share",
+        "--checkpoint",
+        str(trained / "last"),
+        "--output",
+        str(out),
+        "--license",
+        "mit",
+        "--note",
+        "Ours.",
+    ]
+    assert main(words) == 0
+    assert "95 % interval" in capsys.readouterr().out
+    assert {file.name for file in out.iterdir()} == {"README.md", "attention.png", "config.json", "model.safetensors"}
+    card = (out / "README.md").read_text()
+    assert card.startswith("---\nlicense: mit\n")
+    assert "# mine\n" in card
+    assert "Ours." in card
+    assert "The weights of the last epoch, 2: nothing was chosen" in card
+    assert str(tmp_path) not in card
+    assert "seed 0" in card
+    results = json.loads((out / "config.json").read_text())["results"]
+    measured = evaluate_trained(load_checkpoint(out))
+    assert measured.result.top1 == results["top1"]
+    x = torch.randn(2, 1, 8, 8)
+    halves = timm.create_model(f"local-dir:{out}", pretrained=True).eval()(x)
+    torch.testing.assert_close(halves, load_checkpoint(trained / "last").model(x), rtol=0.01, atol=0.01)
+    assert not torch.equal(halves, load_checkpoint(trained / "last").model(x))
+
+
+def test_an_epoch_that_was_chosen_is_said_to_be(trained: Path, tmp_path: Path) -> None:
+    place = tmp_path / "run"
+    for source in (trained / "config.yaml", *(trained / "best").iterdir()):
+        target = place / source.relative_to(trained)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(source.read_bytes().replace(b'"epoch": 2', b'"epoch": 1'))
+    assert main(["share", "--checkpoint", str(place), "--output", str(tmp_path / "out")]) == 0
+    assert "Epoch 1 of 2 was the best on this very split" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_a_model_of_text_has_bits_and_no_picture(tmp_path: Path) -> None:
+    for number in range(6):
+        (tmp_path / f"{number}.txt").write_text(f"{number}def f(x):\n    return x + {number}\n" * 8)
+    words = ["--config=text/char_lm_t5", f"--data.path={tmp_path}", "--data.length=12", "--data.val_fraction=0.4"]
+    words += ["--data.windows=20", "--data.val_characters=100", "--data.batch_size=7", "--train.epochs=1"]
+    words += ["--train.warmup_epochs=0", "--model.args={embed_dim: 16, depth: 2, num_heads: 2}", "--train.device=cpu"]
+    train(parse_config([*words, f"--output={tmp_path / 'run'}", "--pictures=false"]))
+    forget_processes()
+    assert main(["share", "--checkpoint", str(tmp_path / "run"), "--output", str(tmp_path / "out")]) == 0
+    assert {file.name for file in (tmp_path / "out").iterdir()} == {"README.md", "config.json", "model.safetensors"}
+    results = json.loads((tmp_path / "out" / "config.json").read_text())["results"]
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert f"**{results['bits_per_character']:.3f} bits per character.**" in card
+    assert "interval" not in card
+    assert "attention.png" not in card
+
+
+def test_refusals(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for output, message in ((trained / "best", "is the checkpoint itself"), (trained / "log.txt", "is a file")):
+        assert main(["share", "--checkpoint", str(trained / "best"), "--output", str(output)]) == 1
+        assert message in capsys.readouterr().err
+    args = {"in_chans": 1, "num_classes": 10, "depth": 1}
+    (tmp_path / "bare").mkdir()
+    treatment = load_checkpoint(trained).preprocessing.to_dict()
+    model = timm.create_model("vit_rpe_nano_patch2_8", **args)
+    info = CheckpointInfo("vit_rpe_nano_patch2_8", args, list("0123456789"), treatment)
+    save_checkpoint(tmp_path / "bare", model.state_dict(), info)
+    assert main(["share", "--checkpoint", str(tmp_path / "bare"), "--output", str(tmp_path / "out")]) == 1
+    assert not (tmp_path / "out").exists()
