@@ -63,6 +63,9 @@ def test_how_many_files() -> None:
         ("samvit_huge_patch16", "replace_attention"),
         ("vit_5b_patch16_sapiens2", "replace_attention"),
         ("vit_pe_core_small_patch16_384", "replace_attention"),
+        ("efficientvit_m3", "replace_attention"),
+        ("efficientformer_l1", "replace_attention"),
+        ("efficientformerv2_s0", "replace_attention"),
         ("vit_small_patch16_rope_mixed_224", "from_timm"),
         ("beit_base_patch16_224", "from_timm"),
     ],
@@ -77,9 +80,9 @@ def test_what_is_exact_says_by_what(name: str, route: str) -> None:
 
 
 def test_what_is_not_taken_in_says_why() -> None:
-    found = outcome_of("efficientvit_m0")
+    found = outcome_of("davit_tiny")
     assert found.state == "refused"
-    assert "timm.models.efficientvit_msra" in found.reason
+    assert "timm.models.davit.ChannelAttention has no map over tokens" in found.reason
 
 
 def test_another_position_is_not_exact() -> None:

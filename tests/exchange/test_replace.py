@@ -18,6 +18,7 @@ from vit_rpe.models.exchange.in_place.replace import positioned_layers
 
 ONE_EACH = ("swin", "swinv2", "swinv2_cr", "sam", "maxvit-table", "coatnet")
 """One case a family, for what does not depend on its options."""
+DROP_IN = (*ONE_EACH, "efficientvit", "efficientformerv2")
 ADDED = (
     *("bias", "bias_axial", "cpb", "shaw", "decomposed", "kerple", "t5", "fire", "deberta", "irpe"),
     *("rope", "rope_mixed", "rope_normalized", "alibi"),
@@ -91,11 +92,12 @@ def test_a_file_with_position_weights_warns_where_another_encoding_is() -> None:
         ours.load_state_dict(theirs.state_dict())
 
 
-@pytest.mark.parametrize("case", ONE_EACH)
+@pytest.mark.parametrize("case", DROP_IN)
 @pytest.mark.parametrize("rpe", ADDED)
 def test_any_encoding_drops_in(case: str, rpe: str) -> None:
     theirs, x = build(case), image(case)
-    ours = replaced(theirs, rpe)
+    spec = {"name": "shaw", "value": False} if rpe == "shaw" and case.startswith("efficient") else rpe
+    ours = replaced(theirs, spec)
     assert {layer.rpe.name for layer in positioned_layers(ours).values()} == {rpe}
     found = ours(x)
     assert torch.isfinite(found).all()
@@ -105,7 +107,7 @@ def test_any_encoding_drops_in(case: str, rpe: str) -> None:
     assert all(parameter.grad is not None for parameter in ours.parameters())
 
 
-@pytest.mark.parametrize("case", ONE_EACH)
+@pytest.mark.parametrize("case", DROP_IN)
 @pytest.mark.parametrize("rpe", ["keep", "bias", "rope", "cpb"])
 def test_two_steps_of_training_resume_bit_for_bit(case: str, rpe: str) -> None:
     x = image(case)
@@ -156,6 +158,39 @@ def test_segment_anything_at_another_size(rpe: str) -> None:
     assert torch.isfinite(ours(torch.randn(1, 3, 48, 96))).all()
 
 
+@pytest.mark.parametrize("rpe", ["keep", "bias", "rope"])
+def test_efficientvit_at_another_size(rpe: str) -> None:
+    """The shorter side decides on the windows."""
+    ours = replaced(build("efficientvit"), rpe)
+    ours.set_input_size(img_size=(128, 96))
+    assert [layer.rpe.grid.size for layer in positioned_layers(ours).values()] == [(6, 6), (3, 3), (2, 2)]
+    assert torch.isfinite(ours(torch.randn(1, 3, 128, 96))).all()
+
+
+@pytest.mark.parametrize("case", ["levit", "efficientformer", "efficientformerv2", "tiny_vit"])
+def test_one_size_only(case: str) -> None:
+    with pytest.raises(ValueError, match="has no set_input_size: create it at another size"):
+        replaced(build(case)).set_input_size(img_size=64)
+
+
+@pytest.mark.parametrize("case", ["levit", "tiny_vit", "efficientvit", "efficientformer", "efficientformerv2"])
+def test_a_table_over_distances_has_one_entry_for_both_signs(case: str) -> None:
+    theirs = build(case)
+    for path, layer in positioned_layers(replaced(theirs)).items():
+        table = theirs.get_submodule(path).attention_biases
+        assert torch.equal(layer.rpe.table.flatten(1), table)
+
+
+def test_vectors_do_not_fit_values_of_another_width() -> None:
+    with pytest.raises(ValueError, match="'shaw' adds vectors of width 16 to values, which have width 32 here"):
+        vit_rpe.replace_attention(build("levit"), "shaw")
+
+
+def test_talking_heads_refuse_fused_kernels() -> None:
+    with pytest.raises(ValueError, match="attn_impl='sdpa' cannot mix heads"):
+        vit_rpe.replace_attention(build("efficientformerv2"), attn_impl="sdpa")
+
+
 @pytest.mark.parametrize("case", ["swin", "swinv2", "swinv2_cr", "maxvit-tf", "coatnet"])
 def test_features_only(case: str) -> None:
     name, small = CASES[case]
@@ -166,7 +201,7 @@ def test_features_only(case: str) -> None:
             torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("case", ONE_EACH)
+@pytest.mark.parametrize("case", DROP_IN)
 def test_gradient_checkpointing(case: str) -> None:
     ours, x = replaced(build(case)), image(case)
     plain = torch.autograd.grad(ours(x).square().sum(), list(ours.parameters()))

@@ -62,6 +62,26 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "deepseek": ("deepseek_vit_412m", {"img_size": (56, 84), **VIT}),
     "tiny_vit": ("tiny_vit_5m_224", {"img_size": (96, 144), **TINY, "window_sizes": (3, 5, 4, 3)}),
     "levit": ("levit_128s", {"img_size": (128, 192), "embed_dim": (16, 24, 32), "depth": (1, 1, 1)}),
+    # stages of 12 x 16, 6 x 8 and 3 x 4 tokens: windows of 7, 6 and 3
+    "efficientvit": (
+        "efficientvit_m0",
+        {
+            "img_size": (192, 256),
+            "embed_dim": (16, 24, 32),
+            "key_dim": (8, 8, 8),
+            "num_heads": (2, 3, 2),
+            "depth": (1, 1, 1),
+        },
+    ),
+    "efficientformer": (
+        "efficientformer_l1",
+        {"img_size": 224, "depths": (1, 1, 1, 3), "embed_dims": (8, 8, 16, 24), "num_vit": 2},
+    ),
+    # stages of 6 x 10 and 3 x 5 tokens; the first attends on every second token
+    "efficientformerv2": (
+        "efficientformerv2_s0",
+        {"img_size": (96, 160), "depths": (1, 1, 2, 2), "embed_dims": (8, 8, 16, 24), "num_vit": 1, "mlp_ratios": 2},
+    ),
     "levit-conv": ("levit_conv_128s", {"img_size": (128, 192), "embed_dim": (16, 24, 32), "depth": (1, 1, 1)}),
 }
 """A name in timm and the changes that make it small; images are not square unless the name says so."""

@@ -15,7 +15,10 @@ from tests.families.cases import CASES, build, image
 from vit_rpe.models.families import around
 from vit_rpe.viz import record
 
-WHOLE = ("TransformerBlock2d", "EvaBlock", "DeepseekVitBlock", "LevitBlock", "LevitDownsample")
+WHOLE = (
+    *("TransformerBlock2d", "EvaBlock", "DeepseekVitBlock", "LevitBlock", "LevitDownsample", "MetaBlock1d"),
+    *("EfficientFormerV2Block", "Downsample"),
+)
 """Blocks whose attention sees all tokens, in raster order."""
 
 
@@ -25,6 +28,10 @@ class Captured(Exception):
 
 class Catch(nn.Module):
     """Stands in for an attention."""
+
+    def __init__(self, attention: Any) -> None:
+        super().__init__()
+        self.resolution = getattr(attention, "resolution", None)
 
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         raise Captured(x)
@@ -38,13 +45,15 @@ def recorded(model: nn.Module, x: Tensor) -> Any:
 
 def weights_of(model: nn.Module, names: list[str], x: Tensor) -> dict[str, Tensor]:
     """The family's own weights, where it drops some of them in training: (B W, H, N, N)."""
-    plain, found = copy.deepcopy(model), {}
+    plain, found = copy.deepcopy(model), dict[str, Tensor]()
     softmax, running = Tensor.softmax, list[str]()
+    one_by_one: dict[str, list[Tensor]] = {}
     for name in names:
         layer: Any = plain.get_submodule(name)
         layer.fused_attn = False
-        if not hasattr(layer, "attn_drop"):  # LeViT, TinyViT: the only softmax of their layers
+        if not hasattr(layer, "attn_drop"):  # LeViT and its kin: no other softmax is in their layers
             layer.register_forward_pre_hook(lambda module, args, name=name: running.append(name))
+            layer.register_forward_hook(lambda module, args, output: running.clear())
             continue
         layer.attn_drop.register_forward_pre_hook(
             lambda module, args, name=name, heads=layer.num_heads: found.update(
@@ -54,28 +63,29 @@ def weights_of(model: nn.Module, names: list[str], x: Tensor) -> dict[str, Tenso
 
     def keep(logits: Tensor, dim: int) -> Tensor:
         weights = softmax(logits, dim=dim)
-        if running:
-            found[running.pop()] = weights
+        if running:  # of all heads, or of one after the other
+            one_by_one.setdefault(running[-1], []).append(weights if weights.ndim == 4 else weights[:, None])
         return weights
 
     with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(Tensor, "softmax", keep)
         plain(x)
-    return found
+    return found | {name: torch.cat(parts, dim=1) for name, parts in one_by_one.items()}
 
 
 def windows_of(model: nn.Module, name: str, size: tuple[int, int]) -> Tensor:
     """Which token of the stage lies where in the calls of a layer, by the block's own partition: (W, N), -1 padding."""
     holder: Any = copy.deepcopy(around(model, name)[0])
     holder.norm1 = nn.Identity()
-    setattr(holder, name.rpartition(".")[2], Catch())
+    last = name.rpartition(".")[2]
+    setattr(holder, last, Catch(getattr(holder, last)))
     if type(holder).__name__ in WHOLE:
         return torch.arange(size[0] * size[1])[None]
     if name.endswith("attn_grid"):
         holder.attn_block = nn.Identity()
     tokens = torch.arange(1.0, 1.0 + size[0] * size[1]).reshape(1, *size, 1)
     with pytest.raises(Captured) as caught:
-        holder(tokens)
+        holder(tokens.movedim(-1, 1) if type(holder).__name__ == "LocalWindowAttention" else tokens)
     found: Tensor = caught.value.args[0]
     return found.reshape(len(found), -1).long() - 1
 
@@ -113,9 +123,10 @@ def test_maps_are_the_familys_own(case: str) -> None:
     rows, columns = seen.image
     for layer, name in enumerate(seen.names):
         torch.testing.assert_close(seen.attention(layer), own[name], rtol=1e-5, atol=1e-6)
-        stage = seen.sights[name].image
+        sight = seen.sights[name]
+        stage = sight.k_grid.size if sight.is_whole else sight.image
         windows = windows_of(model, name, stage)
-        prefix = seen.sights[name].q_grid.num_prefix
+        prefix = sight.q_grid.num_prefix
         between = own[name][:, :, prefix:, prefix:]
         for at in [(0, 0), (rows - 1, columns - 1), (rows // 2, columns // 3), (1, columns - 2)]:
             expected = expected_map(between, windows, stage, seen.image, at)

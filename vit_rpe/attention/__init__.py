@@ -1,6 +1,6 @@
 """Attention with position terms: the definition (``attention_weights``), and ``attend`` with its kernels."""
 
-from vit_rpe.attention.call import AttentionCall
+from vit_rpe.attention.call import AttentionCall, check_mixing
 from vit_rpe.attention.dispatch import (
     KERNELS,
     Kernel,
@@ -34,6 +34,7 @@ __all__ = [
     "attend_by_window",
     "attention_weights",
     "check_kernel",
+    "check_mixing",
     "choose",
     "kernels_for",
     "key_logits",

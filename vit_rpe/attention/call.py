@@ -24,6 +24,12 @@ MIXING = ("auto", "eager")
 """Kernels that can be asked for where heads are mixed: the weights must exist."""
 
 
+def check_mixing(impl: str) -> None:
+    """Raise ValueError unless ``impl`` is one of :data:`MIXING`."""
+    if kernel_name(impl) not in MIXING:
+        raise ValueError(f"attn_impl={impl!r} cannot mix heads: use one of {', '.join(MIXING)}")
+
+
 class AttentionCall(NamedTuple):
     """What one attention layer does with one input, before anything of it is computed but the projections.
 
@@ -69,8 +75,7 @@ class AttentionCall(NamedTuple):
             ValueError: a kernel that cannot compute it; talking heads are for ``"auto"`` and ``"eager"``.
         """
         if self.mix_logits is not None or self.mix_weights is not None:
-            if kernel_name(impl) not in MIXING:
-                raise ValueError(f"attn_impl={impl!r} cannot mix heads: use one of {', '.join(MIXING)}")
+            check_mixing(impl)
             return self._attended(self.weights())
         return attend(
             self.q,

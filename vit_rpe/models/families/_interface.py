@@ -109,6 +109,9 @@ class Family(ABC):
     """The arguments of a layer's ``forward`` that hold tokens."""
     cuts_inside: ClassVar[bool] = False
     """Whether a layer is given whole images, and cuts them into windows itself."""
+    mixes_heads: ClassVar[bool] = False
+    """Whether the heads of a layer are mixed before or after the softmax (talking heads): kernels that never hold the
+    weights cannot do it."""
     position_names: ClassVar[tuple[str, ...]] = ()
     """The parameters, buffers and modules of a layer that hold its own position; exchange takes them out."""
     layers: ClassVar[Layers]
@@ -153,6 +156,10 @@ class Family(ABC):
         """D of queries and keys."""
         return int(layer.head_dim)
 
+    def value_width(self, layer: Any) -> int:
+        """Width of values, where it is another one."""
+        return self.head_width(layer)
+
     def own(self, layer: Any, facts: Mapping[str, Any]) -> OwnPosition | None:
         """The layer's own position in our words, with copies of its weights; None where it has none."""
         return None
@@ -185,6 +192,13 @@ class Family(ABC):
         ``q``, ``k`` and ``v`` are (B W, H, N, D), prefix tokens first, whatever the layout of the input (channels last
         maps are flattened); masks in the input hide keys in it; ``finish`` gives what ``forward`` gives.
         """
+
+    def run(
+        self, layer: Any, inputs: Mapping[str, Any], sight: Sight | None, position: Position, attn_impl: str
+    ) -> Tensor:
+        """What ``forward`` gives, with ``position`` in it; families whose heads wait for each other have their own."""
+        call = self.call(layer, inputs, sight, position)
+        return call.finish(call.attend(attn_impl))
 
 
 class PlacedLayer(AttentionLayer):

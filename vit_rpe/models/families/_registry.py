@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 
 from torch import nn
 
 from vit_rpe.layers import AttentionLayer
 from vit_rpe.models.families._interface import Family, PlacedLayer
+from vit_rpe.models.families._kinds import WITHOUT_MAP, attention_of, name_of_kind
+from vit_rpe.models.families.efficientformer import (
+    EfficientFormer,
+    EfficientFormerV2,
+    EfficientFormerV2Downsample,
+)
+from vit_rpe.models.families.efficientvit import EfficientViT
 from vit_rpe.models.families.hugging_face_sam import HuggingFaceSam, HuggingFaceVitDet
 from vit_rpe.models.families.hugging_face_swin import HuggingFaceSwin, HuggingFaceSwinV2
 from vit_rpe.models.families.hugging_face_vit import HuggingFaceBeit, HuggingFaceDinoV3, HuggingFaceViT
@@ -65,16 +71,10 @@ def require_described(model: nn.Module) -> None:
 
     Attention without a map over tokens beside attention that has one (XCiT) is left out, with a warning.
     """
-    unknown = [
-        module
-        for module in model.modules()
-        if ATTENTION.search(type(module).__name__)
-        and not AROUND.search(type(module).__name__)
-        and _name(module) not in HOLDERS
-        and not (is_described(module) or isinstance(module, AttentionLayer))
-    ]
+    known = [module for module in model.modules() if is_described(module) or isinstance(module, AttentionLayer)]
+    unknown = [module for module in attention_of(model) if module not in known]
     blind = [module for module in unknown if _name(module) in WITHOUT_MAP]
-    if blind and len(blind) == len(unknown) and any(map(is_described, model.modules())):
+    if blind and len(blind) == len(unknown) and known:
         warnings.warn(f"left out of the recording: {_undescribed(blind[0])}", stacklevel=4)
         return
     for module in (*blind, *unknown):
@@ -82,12 +82,12 @@ def require_described(model: nn.Module) -> None:
 
 
 def _name(layer: nn.Module) -> str:
-    return f"{type(layer).__module__}.{type(layer).__name__}"
+    return name_of_kind(type(layer))
 
 
 def _short(kind: type[nn.Module] | str) -> str:
     """The last part of the module, and the class."""
-    return ".".join((kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__name__}").split(".")[-2:])
+    return ".".join((kind if isinstance(kind, str) else name_of_kind(kind)).split(".")[-2:])
 
 
 def _undescribed(layer: nn.Module) -> ValueError:
@@ -101,24 +101,10 @@ def _undescribed(layer: nn.Module) -> ValueError:
     )
 
 
-ATTENTION = re.compile(r"attn|attention|^XCA$", re.IGNORECASE)
-"""What the classes of attention are called."""
-AROUND = re.compile(r"Pool|Block|Partition|Stage|Sequential")
-"""What is called so as well: what attention stands in, and poolings behind the blocks, which stay as they are."""
-HOLDERS = ("transformers.models.swinv2.modeling_swinv2.Swinv2Attention",)
-"""Modules called attention that hold one."""
-WITHOUT_MAP = {
-    "timm.models.xcit.XCA": "its attention is over channels",
-    "timm.models.davit.ChannelAttention": "its attention is over channels",
-    "timm.models.davit.ChannelAttentionV2": "its attention is over channels",
-    "timm.models.coat.FactorAttnConvRelPosEnc": "its attention is factorised, keys meet values before queries",
-}
-"""Attention that says nothing about which token looks at which."""
-
-
 FAMILIES = (
     *(PlainViT(), Rotary(), Swin(), SwinV2(), SwinV2Cr(), SegmentAnything(), MaxViT(), CoAtNet()),
-    *(TinyViT(), LeViT(), LeViTDownsample()),
+    *(TinyViT(), LeViT(), LeViTDownsample(), EfficientViT()),
+    *(EfficientFormer(), EfficientFormerV2(), EfficientFormerV2Downsample()),
     *(HuggingFaceViT(), HuggingFaceBeit(), HuggingFaceDinoV3(), HuggingFaceSwin(), HuggingFaceSwinV2()),
     *(HuggingFaceSam(), HuggingFaceVitDet()),
     *(Beit(), RelativeViT(), ClassAttention(), LatentPool(), TwinsWindows(), TwinsPooled(), Sam2Hiera()),

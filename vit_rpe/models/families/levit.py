@@ -1,7 +1,7 @@
-"""LeViT and TinyViT: a table over distances per axis, and values wider than keys.
+"""LeViT and TinyViT.
 
 LeViT, arXiv 2104.01136: the whole image, and layers that ask for every second token of it; TinyViT, arXiv 2207.10666:
-windows, the last ones padded. The bias of a pair is T[h, abs(dh), abs(dw)].
+windows, the last ones padded.
 
 Legend: B W calls of all samples, H heads, D width of queries and keys, E of values, N tokens of a call.
 """
@@ -11,51 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-import torch
 from timm.models import levit, tiny_vit
 from torch import Tensor, nn
 
 from vit_rpe.attention import AttentionCall
 from vit_rpe.attention.lazy_terms import Position
-from vit_rpe.models.families._interface import Family, Layers, Place, Sight
-from vit_rpe.models.families._own import OwnPosition
+from vit_rpe.models.families._distances import Distances, as_map, split_heads, split_maps
+from vit_rpe.models.families._interface import Layers, Place, Sight
 from vit_rpe.models.families._windows import cut
 from vit_rpe.position.geometry import TokenGrid
-
-
-def mirrored(table: Tensor) -> Tensor:
-    """A table over distances (H, h, w) as one over offsets, (H, 2h - 1, 2w - 1)."""
-    for dim in (1, 2):
-        offsets = torch.arange(1 - table.shape[dim], table.shape[dim], device=table.device)
-        table = table.index_select(dim, offsets.abs())
-    return table
-
-
-class Distances(Family):
-    """What the layers have in common: the table of a grid of ``resolution`` tokens, flat, row-major.
-
-    Kept as ``bias`` with an entry per offset: the same function, whose signs can come apart in training.
-    """
-
-    takes_position = True
-    position_names = ("attention_biases", "attention_bias_idxs")
-
-    def native(self, layer: Any, facts: Mapping[str, Any]) -> TokenGrid:
-        return TokenGrid(tuple(layer.resolution))
-
-    def head_width(self, layer: Any) -> int:
-        return int(layer.key_dim)
-
-    def own(self, layer: Any, facts: Mapping[str, Any]) -> OwnPosition:
-        weights = self.translate(layer, {"attention_biases": layer.attention_biases})
-        return OwnPosition("bias", self.native(layer, facts), weights)
-
-    def translate(self, layer: Any, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        table = weights.get("attention_biases")
-        return {} if table is None else {"table": mirrored(table.unflatten(1, tuple(layer.resolution)))}
-
-    def remains(self, layer: Any) -> Mapping[str, Any]:
-        return {"attention_bias_cache": {}}
 
 
 class TinyViT(Distances):
@@ -77,8 +41,8 @@ class TinyViT(Distances):
 
     def call(self, layer: Any, inputs: Mapping[str, Any], sight: Sight | None, position: Position) -> AttentionCall:
         x = inputs["x"]
-        qkv = layer.qkv(layer.norm(x)).unflatten(2, (layer.num_heads, -1)).transpose(1, 2)
-        q, k, v = qkv.split([layer.key_dim, layer.key_dim, layer.val_dim], dim=3)
+        qkv = layer.qkv(layer.norm(x))
+        q, k, v = split_heads(qkv, layer.num_heads, [layer.key_dim, layer.key_dim, layer.val_dim])
 
         def finish(attended: Tensor) -> Tensor:
             return layer.proj(attended.transpose(1, 2).flatten(2))
@@ -111,7 +75,7 @@ class LeViT(Distances):
 
         def finish(attended: Tensor) -> Tensor:
             if layer.use_conv:
-                return layer.proj(attended.mT.flatten(1, 2).unflatten(2, queries.size))
+                return layer.proj(as_map(attended, queries.size))
             return layer.proj(attended.transpose(1, 2).flatten(2))
 
         return AttentionCall(q, k, v, position, None, layer.scale, finish, q_grid=queries, k_grid=keys)
@@ -135,9 +99,4 @@ class LeViTDownsample(LeViT):
 
 
 def _split(layer: Any, projected: Tensor, widths: list[int]) -> list[Tensor]:
-    """(B, N, H sum) or (B, H sum, h, w) as heads (B, H, N, width) of each width."""
-    if layer.use_conv:
-        heads = projected.flatten(2).unflatten(1, (layer.num_heads, -1)).mT
-    else:
-        heads = projected.unflatten(2, (layer.num_heads, -1)).transpose(1, 2)
-    return list(heads.split(widths, dim=3))
+    return (split_maps if layer.use_conv else split_heads)(projected, layer.num_heads, widths)

@@ -160,7 +160,11 @@ def _rows(call: AttentionCall, rows: Tensor) -> AttentionCall:
 
 
 def _row(call: AttentionCall, grid: TokenGrid, place: Size) -> Tensor:
-    """The weights of the query at one place of its grid, (B, H, Nk); only its row of the grid is computed."""
+    """The weights of the query at one place of its grid, (B, H, Nk); only its row of the grid is computed.
+
+    The position may know the queries by another grid of the same size than the image does (tokens that a stride left).
+    """
+    grid = call.q_grid or grid
     first, last = place[0], place[0] + 1
     rows, tokens = window_grid(grid, first, last), window_tokens(grid, first, last)
     position = call.position

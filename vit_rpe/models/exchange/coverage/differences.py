@@ -15,7 +15,7 @@ from torch import Tensor
 from vit_rpe.models.exchange.coverage.float64 import in_float64
 from vit_rpe.models.exchange.coverage.listing import on_meta
 from vit_rpe.models.exchange.coverage.random_weights import randomize
-from vit_rpe.models.exchange.coverage.reduced import reduced_args
+from vit_rpe.models.exchange.coverage.reduced import image_sizes, reduced_args
 
 Convert = Callable[..., Any]
 
@@ -42,7 +42,7 @@ def differences_of(name: str, convert: Convert) -> Differences:
         convert: from a model of timm to ours; takes ``rpe`` as its second argument.
     """
     whole = on_meta(name)
-    small, sizes = reduced_args(whole), _sizes(whole)
+    small, sizes = reduced_args(whole), image_sizes(whole)
     cut = on_meta(name, **small, **_size_args(name, sizes[-1]))
     key = f"{convert.__name__} {_numbers(cut)}"
     if key not in _FOUND:
@@ -64,14 +64,6 @@ def _numbers(model: Any) -> str:
         if isinstance(value, (int, float, str, tuple)) and not name.startswith("_")
     ]
     return f"{model} {plain}"
-
-
-def _sizes(model: Any) -> list[tuple[int, int]]:
-    """A square image and one that is not, in pixels."""
-    patch = getattr(getattr(model, "encoder", model), "patch_embed", None)
-    side = int(getattr(patch, "patch_size", (16, 16))[0])
-    unit = side * (4 if side >= 14 else 16)
-    return [(unit, unit), (unit, 3 * unit // 2)]
 
 
 def _size_args(name: str, size: tuple[int, int]) -> dict[str, Any]:

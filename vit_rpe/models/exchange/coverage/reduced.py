@@ -10,6 +10,9 @@ from typing import Any
 from timm.models import (
     beit,
     deepseek_vit,
+    efficientformer,
+    efficientformer_v2,
+    efficientvit_msra,
     eva,
     levit,
     maxxvit,
@@ -56,9 +59,26 @@ def reduced_args(model: Any) -> dict[str, Any]:
         return {"depths": (1,) * len(model.stages)}  # convolutions in groups bind its widths
     if isinstance(model, tiny_vit.TinyVit):
         return {"depths": (1,) * len(model.stages)}
-    if isinstance(model, levit.Levit):
+    if isinstance(model, (levit.Levit, efficientvit_msra.EfficientVitMsra)):
         return {"depth": (1,) * len(model.stages)}
+    if isinstance(model, (efficientformer.EfficientFormer, efficientformer_v2.EfficientFormerV2)):
+        second = isinstance(model, efficientformer_v2.EfficientFormerV2)
+        return {"depths": (1, 1, 2, 2), "num_vit": 1, **({"mlp_ratios": 2} if second else {})}
     raise ValueError(f"no reduced form of {type(model).__name__} is known")
+
+
+def image_sizes(model: nn.Module) -> list[tuple[int, int]]:
+    """A square image and one that is not, in pixels; one of 224 pixels where timm knows that size only."""
+    if isinstance(model, efficientformer.EfficientFormer):
+        return [(224, 224)]
+    patch = getattr(getattr(model, "encoder", model), "patch_embed", None)
+    sides = getattr(patch, "patch_size", 16)
+    side = int(sides if isinstance(sides, int) else sides[0])
+    few = side >= 14 and not isinstance(
+        model, (efficientvit_msra.EfficientVitMsra, efficientformer_v2.EfficientFormerV2)
+    )
+    unit = side * (4 if few else 16)
+    return [(unit, unit), (unit, 3 * unit // 2)]
 
 
 def _narrow(model: Any, *, multiple: int = 1) -> dict[str, Any]:

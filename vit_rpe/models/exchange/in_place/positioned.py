@@ -12,9 +12,10 @@ from typing import Any
 from torch import Tensor, nn
 
 from vit_rpe.attention import AttentionCall
+from vit_rpe.attention.lazy_terms import Position
 from vit_rpe.encodings import PositionEncoding
 from vit_rpe.layers.options import describe_position
-from vit_rpe.models.families import Place, PlacedLayer, family_of
+from vit_rpe.models.families import Place, PlacedLayer, Sight, family_of
 
 
 class Names:
@@ -64,15 +65,20 @@ class PositionedAttention(PlacedLayer):
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         """Arguments and result are those of the attention that was here."""
-        call = self.attention_call(*args, **kwargs)
-        return call.finish(call.attend(self.attn_impl))
+        return self.family.run(self, *self._described(args, kwargs), self.attn_impl)
 
     def attention_call(self, *args: Any, **kwargs: Any) -> AttentionCall:
-        """What :meth:`forward` is going to apply.
+        """What :meth:`forward` applies, as one call.
 
         Raises:
             ValueError: tokens that are not those of a whole image.
         """
+        return self.family.call(self, *self._described(args, kwargs))
+
+    def _described(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[dict[str, Any], Sight | None, Position]:
+        """The inputs by name, what they see of the image, and their position."""
         inputs = self.arguments(args, kwargs)
         tokens = inputs[self.argument_names[0]]
         grids = self.family.grids(self, self.place, inputs)
@@ -81,12 +87,17 @@ class PositionedAttention(PlacedLayer):
                 f"{tuple(tokens.shape)} tokens are not those of the image in hand, {self.place.image}: "
                 "the encoding cannot know where they lie"
             )
-        position = describe_position(self.rpe, *grids, tokens.device, x=tokens.flatten(1, -2))
-        return self.family.call(self, inputs, self.family.sight(self, self.place, inputs), position)
+        content = tokens.movedim(self.family.channels, -1).flatten(1, -2)
+        position = describe_position(self.rpe, *grids, tokens.device, x=content)
+        return inputs, self.family.sight(self, self.place, inputs), position
 
     def set_window_size(self, window_size: tuple[int, int]) -> None:
         """What timm's blocks tell their attention; the encoding follows in :meth:`resize`."""
         self.window_size = tuple(window_size)
+
+    def set_resolution(self, resolution: int) -> None:
+        """The same under the name that EfficientViT has for it."""
+        self.resolution = resolution
 
     def resize(self) -> None:
         """Fit the encoding to the size that the family now reads off the model."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
+from vit_rpe.attention import check_mixing
 from vit_rpe.encodings import PositionEncoding, Spec, create_encoding, parse_specs
 from vit_rpe.layers.options import check_attention
 from vit_rpe.models.exchange.in_place.positioned import Names, PositionedAttention
@@ -15,6 +17,7 @@ from vit_rpe.models.exchange.in_place.retrofit import add_rpe
 from vit_rpe.models.exchange.parts import name_of, require_foreign
 from vit_rpe.models.exchange.placing import start_at_zero
 from vit_rpe.models.families import Place, around, family_of, is_described, place_layers, require_described
+from vit_rpe.position.geometry import TokenGrid
 
 KEEP = "keep"
 
@@ -77,6 +80,8 @@ def replace_attention(
     for path, layer in layers.items():
         position = made[path]
         impl = check_attention(attn_impl, position, position.grid, logit_clip=None, device=_like(layer).device)
+        if family_of(layer).mixes_heads:
+            check_mixing(impl)
         new = PositionedAttention(layer, position, places[path], impl, keeps=keeps)
         parent, _, name = path.rpartition(".")
         setattr(model.get_submodule(parent), name, new)
@@ -99,7 +104,7 @@ def _kept(layer: Any, place: Place) -> PositionEncoding:
 
 def _new(layer: Any, place: Place, specs: Sequence[Spec], context: Mapping[str, int]) -> PositionEncoding:
     family, like = family_of(layer), _like(layer)
-    return create_encoding(
+    made = create_encoding(
         list(specs),
         family.num_heads(layer),
         family.head_width(layer),
@@ -108,6 +113,22 @@ def _new(layer: Any, place: Place, specs: Sequence[Spec], context: Mapping[str, 
         dtype=like.dtype,
         **context,
     )
+    widths = family.head_width(layer), family.value_width(layer)
+    if widths[0] != widths[1]:
+        _require_no_values(made, *widths)
+    return made
+
+
+@torch.no_grad()
+def _require_no_values(position: PositionEncoding, width: int, value_width: int) -> None:
+    """Raise ValueError where an encoding adds vectors to values of another width."""
+    tiny = TokenGrid((1,) * position.grid.ndim)
+    for part in position.parts():
+        if "on_value" in part.card.adds and part(tiny, tiny).on_value:
+            raise ValueError(
+                f"{part.name!r} adds vectors of width {width} to values, which have width {value_width} here: turn its "
+                "part for values off"
+            )
 
 
 def _like(layer: nn.Module) -> nn.Parameter:
@@ -123,18 +144,20 @@ def _teach(model: Any) -> None:
 
 
 class Resize:
-    """A model's ``set_input_size``, and the encodings' after it."""
+    """A model's ``set_input_size``, and the encodings' after it; ValueError where the model has none."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
-        kind = type(self.model)
-        resize = getattr(kind, "set_input_size", None)
-        if resize is None:
-            self.model.patch_embed.set_input_size(*args, **kwargs)
+        own = getattr(type(self.model), "set_input_size", None)
+        embed = getattr(getattr(self.model, "patch_embed", None), "set_input_size", None)
+        if own is not None:
+            own(self.model, *args, **kwargs)
+        elif embed is not None:
+            embed(*args, **kwargs)
         else:
-            resize(self.model, *args, **kwargs)
+            raise ValueError(f"{name_of(self.model)} has no set_input_size: create it at another size")
         for path, layer in positioned_layers(self.model).items():
             layer.place.facts = layer.family.facts(layer, around(self.model, path))
             layer.resize()
