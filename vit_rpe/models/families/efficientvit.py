@@ -49,7 +49,7 @@ class EfficientViT(Distances):
         return None if place.image is None else cut(place.image, self.native(layer, {}).size)
 
     def call(self, layer: Any, inputs: Mapping[str, Any], sight: Sight | None, position: Position) -> AttentionCall:
-        heads, _ = self.cascade(layer, inputs["x"], position, "eager")
+        heads, _ = self.cascade(layer, inputs["x"], position, "auto")
         q, k, v = (torch.cat(parts, dim=1) for parts in zip(*heads, strict=True))
         grid = self.native(layer, {})
 
