@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         RelativePositionBias,
         sincos_embedding,
     )
-    from vit_rpe.models import VisionTransformer, add_rpe, from_timm, replace_attention
+    from vit_rpe.models import VisionTransformer, add_rpe, freeze, from_timm, replace_attention, unfreeze
     from vit_rpe.position.geometry import TokenGrid
     from vit_rpe.position.terms import PositionTerms
     from vit_rpe.training.checkpoint.runs import list_runs, load_run
@@ -44,12 +44,14 @@ __all__ = [
     "attend",
     "attention_weights",
     "create_encoding",
+    "freeze",
     "from_timm",
     "list_encodings",
     "list_runs",
     "load_run",
     "replace_attention",
     "sincos_embedding",
+    "unfreeze",
 ]
 
 _HOMES = {
@@ -61,7 +63,7 @@ _HOMES = {
         "RelativePositionBias",
         "sincos_embedding",
     ),
-    "vit_rpe.models": ("VisionTransformer", "add_rpe", "from_timm", "replace_attention"),
+    "vit_rpe.models": ("VisionTransformer", "add_rpe", "freeze", "from_timm", "replace_attention", "unfreeze"),
     "vit_rpe.position.geometry": ("TokenGrid",),
     "vit_rpe.position.terms": ("PositionTerms",),
     "vit_rpe.training.checkpoint.runs": ("list_runs", "load_run"),

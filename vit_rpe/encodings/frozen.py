@@ -30,9 +30,18 @@ class FrozenPosition(PositionEncoding):
         grid: queries and keys lie on it.
         device: of the constants.
         prepare: applied to the terms once, for instance to spread tables over pairs.
+        queries: where queries lie, if not on ``grid``.
     """
 
-    def __init__(self, position: PositionEncoding, grid: TokenGrid, device: Device, prepare: Prepare) -> None:
+    def __init__(
+        self,
+        position: PositionEncoding,
+        grid: TokenGrid,
+        device: Device,
+        prepare: Prepare,
+        *,
+        queries: TokenGrid | None = None,
+    ) -> None:
         if position.card.content:
             raise ValueError(f"{position.name!r} depends on what the tokens hold and cannot be constants")
         self.name, self.spec = position.name, position.spec
@@ -44,6 +53,7 @@ class FrozenPosition(PositionEncoding):
         self.original = (position,)  # in a tuple, so that it is no module of this one
         self.device = device
         self.prepare = prepare
+        self.grids = (grid if queries is None else queries, grid)
         self.terms = self._compute()
         self.versions = self._versions()
         self.register_load_state_dict_pre_hook(_refuse_to_load)
@@ -58,8 +68,8 @@ class FrozenPosition(PositionEncoding):
         Raises:
             ValueError: another grid, or a parameter was changed since.
         """
-        if q != self.grid or k != self.grid:
-            raise ValueError(f"positions are frozen for the grid {self.grid.size}, got {q.size}: call unfreeze() first")
+        if (q, k) != self.grids:
+            raise ValueError(f"positions are frozen for the grid {self.grid.size}, got {k.size}: call unfreeze() first")
         if not torch.compiler.is_compiling() and self.versions != self._versions():
             raise ValueError("a position parameter was changed while positions are frozen: call unfreeze() first")
         return self.terms
@@ -90,11 +100,13 @@ class FrozenPosition(PositionEncoding):
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FrozenPosition:
-        return FrozenPosition(copy.deepcopy(self.original[0], memo), self.grid, self.device, self.prepare)
+        return FrozenPosition(
+            copy.deepcopy(self.original[0], memo), self.grid, self.device, self.prepare, queries=self.grids[0]
+        )
 
     def _compute(self) -> PositionTerms:
         with torch.inference_mode(False), torch.no_grad():  # constants that a later forward with gradients may use
-            terms = self.prepare(self.original[0](self.grid, self.grid, self.device))
+            terms = self.prepare(self.original[0](*self.grids, self.device))
             return _changed(terms, lambda tensor: tensor.detach().clone())
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from vit_rpe.models.exchange.describe import Description, describe
 from vit_rpe.models.exchange.from_timm import from_timm
-from vit_rpe.models.exchange.in_place import add_rpe, replace_attention
+from vit_rpe.models.exchange.in_place import add_rpe, freeze, replace_attention, unfreeze
 from vit_rpe.models.exchange.load import checkpoint_filter
 from vit_rpe.models.exchange.public import PUBLIC, public_description, public_name
 
@@ -12,8 +12,10 @@ __all__ = [
     "add_rpe",
     "checkpoint_filter",
     "describe",
+    "freeze",
     "from_timm",
     "public_description",
     "public_name",
     "replace_attention",
+    "unfreeze",
 ]

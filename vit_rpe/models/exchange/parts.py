@@ -30,9 +30,14 @@ def name_of(model: nn.Module) -> str:
     return getattr(model, "pretrained_cfg", {}).get("architecture") or type(model).__name__
 
 
+def is_ours(model: object) -> bool:
+    """Whether a model is one of this package's."""
+    return type(model).__module__.partition(".")[0] == __name__.partition(".")[0]
+
+
 def require_foreign(model: nn.Module) -> None:
     """Raise ValueError for a model of this package, which needs no conversion."""
-    if type(model).__module__.partition(".")[0] == __name__.partition(".")[0]:
+    if is_ours(model):
         raise ValueError(
             f"{name_of(model)} is a model of this package already: choose its encoding when it is created, "
             "timm.create_model(NAME, rpe=...)"

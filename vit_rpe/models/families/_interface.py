@@ -112,6 +112,8 @@ class Family(ABC):
     mixes_heads: ClassVar[bool] = False
     """Whether the heads of a layer are mixed before or after the softmax (talking heads): kernels that never hold the
     weights cannot do it."""
+    mask_argument: ClassVar[str | None] = None
+    """The argument of a layer's ``forward`` that says what windows of a rolled image see, for families that have it."""
     position_names: ClassVar[tuple[str, ...]] = ()
     """The parameters, buffers and modules of a layer that hold its own position; exchange takes them out."""
     layers: ClassVar[Layers]
@@ -147,6 +149,14 @@ class Family(ABC):
             ValueError: the family is described for looking at it only, or the grid is not known.
         """
         raise ValueError(f"{type(self).__name__} is described for looking at it: it takes no other encoding")
+
+    def native_grids(self, layer: Any, facts: Mapping[str, Any]) -> tuple[TokenGrid, TokenGrid]:
+        """Queries and keys of a call on an image of the native size."""
+        return (self.native(layer, facts),) * 2
+
+    def native_visible(self, layer: Any, around: Sequence[nn.Module]) -> Tensor | None:
+        """What the windows of an image of the native size see, bool (W, N, N); None: all, or it depends on the call."""
+        return None
 
     def num_heads(self, layer: Any) -> int:
         """H of queries."""

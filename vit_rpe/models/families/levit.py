@@ -91,6 +91,9 @@ class LeViTDownsample(LeViT):
         size = tuple(-(-side // layer.stride) for side in keys.size)
         return TokenGrid(size, stride=(layer.stride,) * len(size), extent=keys.size), keys
 
+    def native_grids(self, layer: Any, facts: Mapping[str, Any]) -> tuple[TokenGrid, TokenGrid]:
+        return self.grids(layer, Place(), {})
+
     def call(self, layer: Any, inputs: Mapping[str, Any], sight: Sight | None, position: Position) -> AttentionCall:
         x = inputs["x"]
         k, v = _split(layer, layer.kv(x), [layer.key_dim, layer.val_dim])

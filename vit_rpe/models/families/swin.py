@@ -29,6 +29,7 @@ class ShiftedWindows(Family):
     """What the three have in common: the block around an attention knows shift and size."""
 
     takes_position = True
+    mask_argument = "mask"
 
     def facts(self, layer: Any, around: Sequence[nn.Module]) -> Mapping[str, Any]:
         block: Any = around[0]
@@ -50,6 +51,11 @@ class ShiftedWindows(Family):
 
     def grids(self, layer: Any, place: Place, inputs: Mapping[str, Any]) -> tuple[TokenGrid, TokenGrid]:
         return (self.native(layer, {}),) * 2
+
+    def native_visible(self, layer: Any, around: Sequence[nn.Module]) -> Tensor | None:
+        block: Any = around[0]
+        mask: Tensor | None = None if block.dynamic_mask else block.attn_mask
+        return None if mask is None else mask == 0
 
     def head_width(self, layer: Any) -> int:
         return layer.qkv.out_features // (3 * layer.num_heads)

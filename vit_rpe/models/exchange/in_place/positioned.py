@@ -1,6 +1,6 @@
 """Somebody else's attention with an encoding of ours in it.
 
-Legend: B batch, N tokens with prefix, C channels.
+Legend: B batch, W windows of one image, H heads, N tokens with prefix, C channels.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from vit_rpe.attention import AttentionCall
-from vit_rpe.attention.lazy_terms import Position
+from vit_rpe.attention.lazy_terms import Position, terms_of
 from vit_rpe.encodings import PositionEncoding
 from vit_rpe.layers.options import describe_position
 from vit_rpe.models.families import Place, PlacedLayer, Sight, family_of
@@ -30,6 +30,8 @@ class Names:
 
 class PositionedAttention(PlacedLayer):
     """Somebody else's attention with position terms in it: its layers and numbers under their names.
+
+    While positions are frozen ``masked_bias`` is the bias with the shift mask, (W, H or 1, N, N).
 
     Args:
         attention: whose layers are taken over.
@@ -60,12 +62,19 @@ class PositionedAttention(PlacedLayer):
         self.place = place
         self.attn_impl = attn_impl
         self.rpe = position
+        self.register_buffer("masked_bias", None, persistent=False)
         self.train(attention.training)
         self.register_load_state_dict_pre_hook(_translate_weights)
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         """Arguments and result are those of the attention that was here."""
-        return self.family.run(self, *self._described(args, kwargs), self.attn_impl)
+        inputs, sight, position = self._described(args, kwargs)
+        mask = self.family.mask_argument
+        if self.masked_bias is not None and mask is not None and inputs.get(mask) is not None:
+            rows = len(inputs[self.argument_names[0]])
+            bias = self.masked_bias.expand(rows // len(self.masked_bias), -1, -1, -1, -1).flatten(0, 1)
+            inputs, position = {**inputs, mask: None}, terms_of(position)._replace(bias=bias)
+        return self.family.run(self, inputs, sight, position, self.attn_impl)
 
     def attention_call(self, *args: Any, **kwargs: Any) -> AttentionCall:
         """What :meth:`forward` applies, as one call.
@@ -108,6 +117,11 @@ class PositionedAttention(PlacedLayer):
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """What ``forward`` is given, under the names of the attention that was here."""
         return {**dict(zip(self.argument_names, args, strict=False)), **kwargs}
+
+
+def positioned_layers(model: nn.Module) -> dict[str, PositionedAttention]:
+    """The attentions of other people with an encoding of ours in a model, by their paths."""
+    return {path: module for path, module in model.named_modules() if isinstance(module, PositionedAttention)}
 
 
 def _translate_weights(

@@ -12,7 +12,8 @@ from torch import nn
 from vit_rpe.attention import check_mixing
 from vit_rpe.encodings import PositionEncoding, Spec, create_encoding, parse_specs
 from vit_rpe.layers.options import check_attention
-from vit_rpe.models.exchange.in_place.positioned import Names, PositionedAttention
+from vit_rpe.models.exchange.in_place.freeze import refuse_frozen
+from vit_rpe.models.exchange.in_place.positioned import Names, PositionedAttention, positioned_layers
 from vit_rpe.models.exchange.in_place.retrofit import add_rpe
 from vit_rpe.models.exchange.parts import name_of, require_foreign
 from vit_rpe.models.exchange.placing import start_at_zero
@@ -89,11 +90,6 @@ def replace_attention(
     return model
 
 
-def positioned_layers(model: nn.Module) -> dict[str, PositionedAttention]:
-    """The attentions that :func:`replace_attention` put into a model, by their paths."""
-    return {path: module for path, module in model.named_modules() if isinstance(module, PositionedAttention)}
-
-
 def _kept(layer: Any, place: Place) -> PositionEncoding:
     family = family_of(layer)
     own = family.own(layer, place.facts)
@@ -150,6 +146,7 @@ class Resize:
         self.model = model
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
+        refuse_frozen(self.model, "another size")
         own = getattr(type(self.model), "set_input_size", None)
         embed = getattr(getattr(self.model, "patch_embed", None), "set_input_size", None)
         if own is not None:

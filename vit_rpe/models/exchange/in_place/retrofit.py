@@ -15,6 +15,7 @@ from torch import nn
 from vit_rpe.encodings import Spec, create_encoding, parse_specs
 from vit_rpe.layers.options import check_attention
 from vit_rpe.models.backbone.loading import resample_on_load
+from vit_rpe.models.exchange.in_place.freeze import refuse_frozen
 from vit_rpe.models.exchange.in_place.positioned import Names, PositionedAttention
 from vit_rpe.models.exchange.parts import drop_rate, name_of, require, require_foreign
 from vit_rpe.models.exchange.placing import start_at_zero
@@ -105,6 +106,7 @@ class Resize:
         img_size: int | tuple[int, int] | None = None,
         patch_size: int | tuple[int, int] | None = None,
     ) -> None:
+        refuse_frozen(self.model, "another size")
         VisionTransformer.set_input_size(self.model, img_size, patch_size)  # type: ignore[arg-type]
         grid = native_grid(self.model)
         for module in self.model.modules():
