@@ -103,6 +103,9 @@ class EfficientFormerV2Downsample(StagesOfMaps):
         keys = self.native(layer, {})
         return TokenGrid(tuple(layer.resolution2), stride=(2, 2), extent=keys.size), keys
 
+    def native_grids(self, layer: Any, facts: Mapping[str, Any]) -> tuple[TokenGrid, TokenGrid]:
+        return self.grids(layer, Place(), {})
+
     def sight(self, layer: Any, place: Place, inputs: Mapping[str, Any]) -> Sight:
         queries, keys = self.grids(layer, place, inputs)
         return Sight(keys.size, queries, keys, ((0, 0),))
