@@ -68,6 +68,8 @@ def test_how_many_files() -> None:
         ("efficientformerv2_s0", "replace_attention"),
         ("vit_small_patch16_rope_mixed_224", "from_timm"),
         ("beit_base_patch16_224", "from_timm"),
+        ("mvitv2_large_cls", "replace_attention"),
+        ("gcvit_xxtiny", "replace_attention"),
     ],
 )
 def test_what_is_exact_says_by_what(name: str, route: str) -> None:

@@ -9,17 +9,21 @@ from torch import nn
 from vit_rpe.layers import AttentionLayer
 from vit_rpe.models.families._interface import Family, PlacedLayer
 from vit_rpe.models.families._kinds import WITHOUT_MAP, attention_of, name_of_kind
+from vit_rpe.models.families.cait import TalkingHeads
 from vit_rpe.models.families.efficientformer import (
     EfficientFormer,
     EfficientFormerV2,
     EfficientFormerV2Downsample,
 )
 from vit_rpe.models.families.efficientvit import EfficientViT
+from vit_rpe.models.families.gcvit import GCViT
+from vit_rpe.models.families.hiera import Hiera
 from vit_rpe.models.families.hugging_face_sam import HuggingFaceSam, HuggingFaceVitDet
 from vit_rpe.models.families.hugging_face_swin import HuggingFaceSwin, HuggingFaceSwinV2
 from vit_rpe.models.families.hugging_face_vit import HuggingFaceBeit, HuggingFaceDinoV3, HuggingFaceViT
 from vit_rpe.models.families.levit import LeViT, LeViTDownsample, TinyViT
 from vit_rpe.models.families.maxvit import CoAtNet, MaxViT
+from vit_rpe.models.families.mvitv2 import MViTv2
 from vit_rpe.models.families.plain_vit import PlainViT
 from vit_rpe.models.families.pooling import ClassAttention, LatentPool
 from vit_rpe.models.families.rotary import Rotary
@@ -105,6 +109,7 @@ FAMILIES = (
     *(PlainViT(), Rotary(), Swin(), SwinV2(), SwinV2Cr(), SegmentAnything(), MaxViT(), CoAtNet()),
     *(TinyViT(), LeViT(), LeViTDownsample(), EfficientViT()),
     *(EfficientFormer(), EfficientFormerV2(), EfficientFormerV2Downsample()),
+    *(MViTv2(), GCViT(), Hiera(), TalkingHeads()),
     *(HuggingFaceViT(), HuggingFaceBeit(), HuggingFaceDinoV3(), HuggingFaceSwin(), HuggingFaceSwinV2()),
     *(HuggingFaceSam(), HuggingFaceVitDet()),
     *(Beit(), RelativeViT(), ClassAttention(), LatentPool(), TwinsWindows(), TwinsPooled(), Sam2Hiera()),

@@ -10,12 +10,14 @@ from typing import Any, NamedTuple
 
 import timm
 import torch
+from timm.models import mvitv2
 from torch import Tensor
 
 from vit_rpe.models.exchange.coverage.float64 import in_float64
 from vit_rpe.models.exchange.coverage.listing import on_meta
 from vit_rpe.models.exchange.coverage.random_weights import randomize
 from vit_rpe.models.exchange.coverage.reduced import image_sizes, reduced_args
+from vit_rpe.models.families.mvitv2 import fit_tables
 
 Convert = Callable[..., Any]
 
@@ -70,6 +72,8 @@ def _size_args(name: str, size: tuple[int, int]) -> dict[str, Any]:
     """The argument that sets the size of the image; models that have none take any."""
     if name.startswith("tiny_vit"):
         return {}
+    if name.startswith("mvitv2"):
+        return {"img_size": max(size)}
     return {"img_size": size[0] if size[0] == size[1] else size}
 
 
@@ -79,6 +83,8 @@ def _difference(
     """What ours differs by, and (only ``wide``) what timm's differs by from itself without position."""
     with in_float64() if wide else nullcontext(), torch.no_grad():
         theirs: Any = timm.create_model(name, **small, **_size_args(name, size)).eval()
+        if isinstance(theirs, mvitv2.MultiScaleVit):
+            fit_tables(theirs, size)
         randomize(theirs, 0)
         images = torch.randn(1, 3, *size, generator=torch.Generator().manual_seed(1))
         expected = theirs.forward_features(images)

@@ -14,8 +14,10 @@ from timm.models import (
     efficientformer_v2,
     efficientvit_msra,
     eva,
+    gcvit,
     levit,
     maxxvit,
+    mvitv2,
     qwen3_vit,
     swin_transformer,
     swin_transformer_v2,
@@ -64,6 +66,10 @@ def reduced_args(model: Any) -> dict[str, Any]:
     if isinstance(model, (efficientformer.EfficientFormer, efficientformer_v2.EfficientFormerV2)):
         second = isinstance(model, efficientformer_v2.EfficientFormerV2)
         return {"depths": (1, 1, 2, 2), "num_vit": 1, **({"mlp_ratios": 2} if second else {})}
+    if isinstance(model, mvitv2.MultiScaleVit):
+        return _pooled(model)
+    if isinstance(model, gcvit.GlobalContextVit):
+        return {}  # its depths cannot be changed by name, and the largest has 90 million parameters
     raise ValueError(f"no reduced form of {type(model).__name__} is known")
 
 
@@ -103,3 +109,21 @@ def _stages(model: nn.Module) -> dict[str, Any]:
     while width << (len(heads) - 1) > WIDEST:
         width, heads = width // 2, [count // 2 for count in heads]
     return {"depths": (2,) * len(heads), "embed_dim": width, "num_heads": tuple(heads)}
+
+
+def _pooled(model: mvitv2.MultiScaleVit) -> dict[str, Any]:
+    """A configuration under a name of its own, because timm takes those of MViTv2 by name only."""
+    first: Any = model.stages[0].blocks[0].attn
+    width, heads = model.patch_embed.proj.out_channels, first.num_heads
+    while width << (len(model.stages) - 1) > WIDEST and heads % 2 == 0:
+        width, heads = width // 2, heads // 2
+    small = mvitv2.MultiScaleVitCfg(
+        depths=(2,) * len(model.stages),
+        embed_dim=width,
+        num_heads=heads,
+        expand_attn=model.expand_attn,
+        use_cls_token=model.cls_token is not None,
+    )
+    name = f"vit_rpe: {small}"
+    mvitv2.model_cfgs[name] = small
+    return {"cfg_variant": name}
