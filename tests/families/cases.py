@@ -6,13 +6,21 @@ from typing import Any
 
 import timm
 import torch
+from timm.models import mvitv2
 from torch import nn
+
+from vit_rpe.models.families.mvitv2 import fit_tables
 
 SWIN = {"embed_dim": 16, "depths": (2, 2), "num_heads": (2, 4)}
 SAM = {"embed_dim": 24, "depth": 2, "num_heads": 3, "global_attn_indexes": (1,), "neck_chans": 8}
 VIT = {"embed_dim": 32, "depth": 2, "num_heads": 2}
 TINY = {"embed_dims": (8, 16, 32, 32), "depths": (1, 1, 2, 1), "num_heads": (1, 2, 2, 2)}
 MAXVIT = {"embed_dim": (32, 64), "depths": (1, 1), "stem_width": 8}
+MVIT = {"depths": (1, 2, 2, 1), "embed_dim": 16, "num_heads": 1}
+mvitv2.model_cfgs["small"] = mvitv2.MultiScaleVitCfg(**MVIT)
+mvitv2.model_cfgs["small_cls"] = mvitv2.MultiScaleVitCfg(
+    **MVIT, use_cls_token=True, expand_attn=False, residual_pooling=False
+)
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     # stages of 12 x 18 and 6 x 9 tokens: windows of 7 are padded on the first and shrink to 6 x 7 on the second
@@ -60,6 +68,11 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "sapiens2": ("vit_large_patch16_sapiens2", {"img_size": (64, 96), **VIT, "num_kv_heads": (2, 1)}),
     "qwen3": ("qwen3_vit_88m", {"img_size": (64, 96), **VIT}),
     "deepseek": ("deepseek_vit_412m", {"img_size": (56, 84), **VIT}),
+    "mvitv2": ("mvitv2_tiny", {"img_size": (64, 96), "cfg_variant": "small"}),
+    "mvitv2-cls": ("mvitv2_tiny", {"img_size": (96, 64), "cfg_variant": "small_cls"}),
+    # windows of 2 x 3 on stages of 16 x 24, 8 x 12 and 2 x 3 tokens, of 4 x 6 on one of 4 x 6
+    "gcvit": ("gcvit_xxtiny", {"img_size": (64, 96), "embed_dim": 16}),
+    "gcvit-square": ("gcvit_xxtiny", {"img_size": 64, "embed_dim": 16, "window_size": (4, 2, 4, 2)}),
     "tiny_vit": ("tiny_vit_5m_224", {"img_size": (96, 144), **TINY, "window_sizes": (3, 5, 4, 3)}),
     "levit": ("levit_128s", {"img_size": (128, 192), "embed_dim": (16, 24, 32), "depth": (1, 1, 1)}),
     # stages of 12 x 16, 6 x 8 and 3 x 4 tokens: windows of 7, 6 and 3
@@ -93,7 +106,12 @@ def build(case: str, **changes: Any) -> nn.Module:
     args = {"num_classes": 5, **small, **changes}
     if case.startswith("tiny_vit"):  # any size: it has no such argument
         args.pop("img_size")
-    model: nn.Module = timm.create_model(name, **args)
+    if case.startswith("mvitv2"):  # built square, and given the tables of the others
+        size = args.pop("img_size")
+        model: nn.Module = timm.create_model(name, img_size=max(size), **args)
+        fit_tables(model, size)
+        return randomize(model).eval()
+    model = timm.create_model(name, **args)
     return randomize(model).eval()
 
 

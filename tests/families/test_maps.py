@@ -115,7 +115,7 @@ def expected_map(weights: Tensor, windows: Tensor, stage: tuple[int, int], patch
     return found.flatten(2)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [case for case in CASES if not case.startswith("mvitv2")])
 def test_maps_are_the_familys_own(case: str) -> None:
     model, x = build(case), image(case)
     seen = recorded(model, x)
@@ -209,8 +209,7 @@ def test_a_beacon_is_seen_where_it_is(case: str, path: str) -> None:
     [
         ("davit_tiny", "over channels"),
         ("coat_tiny", "factorised"),
-        ("hiera_tiny_224", "no family describes attention of type timm.models.hiera.MaskUnitAttention"),
-        ("cait_xxs24_224", "no family describes attention of type timm.models.cait"),
+        ("visformer_tiny", "no family describes attention of type timm.models.visformer.Attention"),
     ],
 )
 def test_what_cannot_be_read_is_refused_by_its_class(name: str, reason: str) -> None:

@@ -106,7 +106,7 @@ class Family(ABC):
     channels: ClassVar[int] = -1
     """The axis of a layer's input that holds the channels."""
     tokens: ClassVar[tuple[str, ...]] = ("x",)
-    """The arguments of a layer's ``forward`` that hold tokens."""
+    """The arguments of a layer's ``forward`` that hold tokens: the first those of all windows, others whole images."""
     cuts_inside: ClassVar[bool] = False
     """Whether a layer is given whole images, and cuts them into windows itself."""
     mixes_heads: ClassVar[bool] = False

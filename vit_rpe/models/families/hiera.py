@@ -1,4 +1,4 @@
-"""Hiera: mask units, later the whole image; queries are the largest of 2 x 2 where a stage begins. No position of its own.
+"""Hiera: mask units, later the whole image; where a stage begins, queries are the largest of 2 x 2. No own position.
 
 Hiera: A Hierarchical Vision Transformer without the Bells-and-Whistles, arXiv 2306.00989. Tokens come in an order in
 which those that will be pooled lie a whole sequence apart: the finest coordinate within a mask unit first, the mask

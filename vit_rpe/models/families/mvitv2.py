@@ -1,8 +1,8 @@
 """MViTv2: the whole image, with keys and where a stage begins also queries pooled; decomposed position.
 
-MViTv2: Improved Multiscale Vision Transformers for Classification and Detection, arXiv 2112.01526. A pooled token stands
-for as many tokens as its stride, those behind its own place. Queries meet the tables unscaled, and are added to what
-they attend to.
+MViTv2: Improved Multiscale Vision Transformers for Classification and Detection, arXiv 2112.01526. A pooled token
+stands for as many tokens as its stride, those behind its own place. Queries meet the tables unscaled, and are added to
+what they attend to.
 
 Legend: B batch, H heads, D head width, N tokens with prefix, h x w of them without it.
 """

@@ -120,7 +120,8 @@ class Recording:
         with torch.no_grad():
             weights = call.weights()
         with torch.enable_grad():
-            output = call.output(weights.requires_grad_())
+            output: Any = call.output(weights.requires_grad_())
+            output = output[0] if isinstance(output, tuple) else output
             gradient = self.gradients[name].to(output.device, output.dtype)
             (slope,) = torch.autograd.grad(output, weights, gradient)
         return self._select((weights.detach() * slope).clamp_min(0), layer, head, query)
@@ -154,7 +155,9 @@ class Recording:
             sight = self.sights.get(name)
             windows = 1 if sight is None or family is None or family.cuts_inside else len(sight.origins)
             channels = -1 if family is None else family.channels
-            inputs = {**inputs, **{key: mean_tokens(inputs[key], mean, windows, channels) for key in tokens}}
+            for number, key in enumerate(tokens):  # what comes beside the windows is whole images
+                tensor = mean_tokens(inputs[key], mean, windows if number == 0 else 1, channels)
+                inputs = {**inputs, key: tensor}
         if self.device is not None:
             module = on_device(module, self.device)
             inputs = {key: moved(value, self.device) for key, value in inputs.items()}
