@@ -239,6 +239,18 @@ def test_what_cannot_be_replaced_is_refused_by_its_class() -> None:
         vit_rpe.replace_attention("swin")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_content_is_read_or_refused(case: str) -> None:
+    """Not where queries and keys are pooled, of another width or from elsewhere."""
+    theirs = build(case)
+    if not case.startswith(("mvitv2", "gcvit", "levit", "efficient")):
+        assert torch.isfinite(replaced(theirs, "pape")(image(case))).all()
+        return
+    with pytest.raises(ValueError, match="'pape' reads what queries and keys are made from"):
+        vit_rpe.replace_attention(theirs, "pape")
+    assert not positioned_layers(theirs)
+
+
 def test_nothing_changes_when_refused() -> None:
     model = build("swin")
     before = list(model.state_dict())

@@ -23,6 +23,7 @@ class Distances(Family):
     """A table for a grid of ``resolution`` tokens, said by ``bias`` with one entry for both signs."""
 
     takes_position = True
+    reads_content = False
     position_names = ("attention_biases", "attention_bias_idxs")
 
     def native(self, layer: Any, facts: Mapping[str, Any]) -> TokenGrid:

@@ -107,6 +107,8 @@ class Family(ABC):
     """The axis of a layer's input that holds the channels."""
     tokens: ClassVar[tuple[str, ...]] = ("x",)
     """The arguments of a layer's ``forward`` that hold tokens: the first those of all windows, others whole images."""
+    reads_content: ClassVar[bool] = True
+    """Whether the input has a token of width H D for every query and every key, as encodings need that read content."""
     cuts_inside: ClassVar[bool] = False
     """Whether a layer is given whole images, and cuts them into windows itself."""
     mixes_heads: ClassVar[bool] = False

@@ -26,6 +26,7 @@ class GCViT(RelativeAttention):
 
     layers = (gcvit.WindowAttentionGlobal,)
     tokens = ("x", "q_global")
+    reads_content = False
 
     def watched(self, layer: Any, around: Sequence[nn.Module]) -> nn.Module | None:
         return around[0]

@@ -43,6 +43,7 @@ class Hiera(Family):
     """Sequences (B, N, C) of an image of fixed size."""
 
     takes_position = True
+    reads_content = False
     layers = (hiera.MaskUnitAttention,)
 
     def facts(self, layer: Any, around: Sequence[nn.Module]) -> Mapping[str, Any]:
@@ -57,12 +58,17 @@ class Hiera(Family):
     def sight(self, layer: Any, place: Place, inputs: Mapping[str, Any]) -> Sight | None:
         if not place.facts or inputs["x"].shape[1] != prod(place.facts["image"]):  # mask units were dropped
             return None
-        image, strides = place.facts["image"], place.facts["strides"]
-        keys = queries = self.native(layer, place.facts)
-        if layer.q_stride > 1:
-            size = tuple(side // by for side, by in zip(keys.size, strides[0], strict=True))
-            queries = TokenGrid(size, stride=strides[0], extent=keys.size)
-        return Unrolled(image, queries, keys, cut(image, keys.size).origins, strides=strides)
+        image = place.facts["image"]
+        queries, keys = self.native_grids(layer, place.facts)
+        return Unrolled(image, queries, keys, cut(image, keys.size).origins, strides=place.facts["strides"])
+
+    def native_grids(self, layer: Any, facts: Mapping[str, Any]) -> tuple[TokenGrid, TokenGrid]:
+        keys = self.native(layer, facts)
+        if layer.q_stride == 1:
+            return keys, keys
+        by: Size = facts["strides"][0]
+        size = tuple(side // step for side, step in zip(keys.size, by, strict=True))
+        return TokenGrid(size, stride=by, extent=keys.size), keys
 
     def native(self, layer: Any, facts: Mapping[str, Any]) -> TokenGrid:
         if not facts:

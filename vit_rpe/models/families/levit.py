@@ -26,6 +26,7 @@ class TinyViT(Distances):
     """Windows of (B W, N, C)."""
 
     layers = (tiny_vit.Attention,)
+    reads_content = True
 
     def watched(self, layer: Any, around: Sequence[nn.Module]) -> nn.Module | None:
         return around[0]

@@ -31,6 +31,7 @@ class MViTv2(Family):
     """Sequences (B, N, C), and the size of their grid; a class token may stand in front and is not pooled."""
 
     takes_position = True
+    reads_content = False
     layers = (mvitv2.MultiScaleAttention,)
     position_names = ("rel_pos_h", "rel_pos_w")
 
@@ -49,10 +50,13 @@ class MViTv2(Family):
 
     def grids(self, layer: Any, place: Place, inputs: Mapping[str, Any]) -> tuple[TokenGrid, TokenGrid]:
         """The finer of queries and keys lies without gaps: its neighbours are one step apart, as in the tables."""
-        sight = self.sight(layer, place, inputs)
-        q, k = sight.q_grid, sight.k_grid
+        return self.without_gaps(layer, tuple(inputs["feat_size"]))
+
+    def without_gaps(self, layer: Any, image: Size) -> tuple[TokenGrid, TokenGrid]:
+        """The grids of an image, in steps of the finer one."""
+        q, k = (self.pooled(layer, name, image) for name in ("pool_q", "pool_k"))
         unit = tuple(map(gcd, q.steps, k.steps))
-        extent = tuple(-(-side // by) for side, by in zip(sight.image, unit, strict=True))
+        extent = tuple(-(-side // by) for side, by in zip(image, unit, strict=True))
         return _in_units(q, unit, extent), _in_units(k, unit, extent)
 
     def native(self, layer: Any, facts: Mapping[str, Any]) -> TokenGrid:
@@ -60,6 +64,12 @@ class MViTv2(Family):
             raise ValueError("the size of the image is not known here: the attention has no position of its own")
         size = getattr(layer, "table_grid", None)
         return TokenGrid(self.remains(layer)["table_grid"] if size is None else size, int(layer.has_cls_token))
+
+    def native_grids(self, layer: Any, facts: Mapping[str, Any]) -> tuple[TokenGrid, TokenGrid]:
+        finer = self.native(layer, facts).size
+        steps = (self.pooled(layer, name, finer).steps for name in ("pool_q", "pool_k"))
+        image = tuple(side * gcd(*by) for side, *by in zip(finer, *steps, strict=True))
+        return self.without_gaps(layer, image)
 
     def remains(self, layer: Any) -> Mapping[str, Any]:
         """The grid that the tables are for."""
@@ -94,7 +104,7 @@ class MViTv2(Family):
         x, image = inputs["x"], tuple(inputs["feat_size"])
         qkv = layer.qkv(x).unflatten(-1, (3, layer.num_heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
         q, k, v = (self.pool(layer, name, part, image) for name, part in zip("qkv", qkv, strict=True))
-        grids = self.grids(layer, Place(), inputs)
+        grids = self.without_gaps(layer, image)
         size = list(grids[0].size)
 
         def finish(attended: Tensor) -> Any:

@@ -109,6 +109,12 @@ def _new(layer: Any, place: Place, specs: Sequence[Spec], context: Mapping[str, 
         dtype=like.dtype,
         **context,
     )
+    for part in made.parts():
+        if part.card.content and not family.reads_content:
+            raise ValueError(
+                f"{part.name!r} reads what queries and keys are made from, and in {type(layer).__name__} that is not "
+                "its input: they are pooled, of another width, or come from elsewhere"
+            )
     widths = family.head_width(layer), family.value_width(layer)
     if widths[0] != widths[1]:
         _require_no_values(made, *widths)
