@@ -28,6 +28,7 @@ COMMANDS: dict[str, str] = {
     "extrapolate": "results beyond the trained length, image size or place",
     "list": "the runs below a folder, with their accuracy",
     "study": "compare encodings over seeds, sizes and data fractions",
+    "speedrun": "train small models against the clock, all images on the device",
     "visualize": "draw attention, biases, content against position",
     "explore": "write a page in which you point and see where a model looks",
     "benchmark": "speed and memory beside no position and other packages",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import torch
 from matplotlib.figure import Figure
 
 from tests.commands.conftest import NAME
@@ -94,6 +95,19 @@ CASES = {
             "--launcher": "--launcher slurm",
             "--slurm": "--slurm {{timeout_min:60}}",
         },
+    ),
+    "speedrun": Case(
+        "--quick --encodings none",
+        {
+            "--data": "--data elsewhere",
+            "--pack": "--pack digits",
+            "--path": "--path elsewhere",
+            "--minutes": "--minutes 1",
+            "--encodings": "--encodings bias",
+            "--seeds": "--seeds 1",
+            "--output": "--output elsewhere",
+        },
+        {"--device": DEVICE, "--quick": "in every run here: the others take minutes"},
     ),
     "visualize": Case(
         "--checkpoint {run} --image {image}",
@@ -225,6 +239,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         "benchmark.measuring.profile.profile": {"none": {}},
         "benchmark.input_side.throughput.run": [],
         "models.export.export_model": 0.0,
+        "study.speedrun.train.run": (torch.nn.Identity(), []),
         "commands.parity.compare": Difference(0.0, 0.0, 1.0),
         "commands.parity.print_export_table": None,
         "commands.parity.print_coverage": None,
@@ -293,6 +308,12 @@ CONTRADICTIONS = [
     ("encodings --pictures out --format json", "--pictures draws instead"),
     ("encodings --bibtex bias --format json", "--bibtex prints entries instead"),
     ("encodings --bibtex bias --pictures out", "two different things"),
+    ("speedrun", "give --minutes N, or --quick"),
+    ("speedrun --quick --minutes 3", "give --minutes N, or --quick"),
+    ("speedrun --minutes 3", "--data names the packed images"),
+    ("speedrun --quick --path here", "--path goes with --pack"),
+    ("speedrun --pack digits --data there --quick", "--pack trains nothing: leave out --quick"),
+    ("speedrun --quick --encodings rop", "did you mean"),
     ("parity --encodings bias", "--encodings goes with --export"),
     ("parity --architectures swin_tiny_patch4_window7_224", "--architectures goes with --coverage"),
     ("parity --coverage --depth 1", "--coverage takes every architecture at a size of its own"),

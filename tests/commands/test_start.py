@@ -124,6 +124,7 @@ def test_without_extras_one_line_names_the_one_to_install(tmp_path: Path) -> Non
         "evaluate": ["evaluate", "--checkpoint", run],
         "extrapolate": ["extrapolate", "--checkpoint", run, "--output", out],
         "study": ["study", "--config", "study/digits", "--list"],
+        "speedrun": ["speedrun", "--quick"],
         "visualize": ["visualize", *shown],
         "explore": ["explore", *shown],
         "encodings": ["encodings", "--pictures", out],
