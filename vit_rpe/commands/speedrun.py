@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_arguments", "run"]
 
-ENCODINGS = ("none", "learned", "bias", "rope_mixed", "cpb")
+ENCODINGS = ("none", "learned", "bias")
 QUICK_SECONDS = 3.0
 HEADINGS = "encoding,seed,seconds,epochs,loss,accuracy"
 
