@@ -73,6 +73,13 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     # windows of 2 x 3 on stages of 16 x 24, 8 x 12 and 2 x 3 tokens, of 4 x 6 on one of 4 x 6
     "gcvit": ("gcvit_xxtiny", {"img_size": (64, 96), "embed_dim": 16}),
     "gcvit-square": ("gcvit_xxtiny", {"img_size": 64, "embed_dim": 16, "window_size": (4, 2, 4, 2)}),
+    "gemma4": (
+        "gemma4_vit_167m",
+        {"img_size": (64, 96), **VIT, "head_dim": 16, "intermediate_size": 32, "position_embedding_size": 64},
+    ),
+    "relpos-rpn": ("vit_relpos_medium_patch16_rpn_224", {"img_size": (64, 96), **VIT}),
+    "relpos-cls": ("vit_relpos_medium_patch16_cls_224", {"img_size": (64, 96), **VIT}),
+    "relpos-table": ("vit_relpos_medium_patch16_cls_224", {"img_size": (64, 96), **VIT, "rel_pos_type": "bias"}),
     "tiny_vit": ("tiny_vit_5m_224", {"img_size": (96, 144), **TINY, "window_sizes": (3, 5, 4, 3)}),
     "levit": ("levit_128s", {"img_size": (128, 192), "embed_dim": (16, 24, 32), "depth": (1, 1, 1)}),
     # stages of 12 x 16, 6 x 8 and 3 x 4 tokens: windows of 7, 6 and 3

@@ -17,7 +17,7 @@ from vit_rpe.viz import record
 
 WHOLE = (
     *("TransformerBlock2d", "EvaBlock", "DeepseekVitBlock", "LevitBlock", "LevitDownsample", "MetaBlock1d"),
-    *("EfficientFormerV2Block", "Downsample"),
+    *("EfficientFormerV2Block", "Downsample", "RelPosBlock", "ResPostRelPosBlock", "Gemma4Block"),
 )
 """Blocks whose attention sees all tokens, in raster order."""
 

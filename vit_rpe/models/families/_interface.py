@@ -131,8 +131,9 @@ class Family(ABC):
         stages. None: nothing tells."""
         return None
 
-    def image_of(self, watched: Any, args: tuple[Any, ...]) -> tuple[int, ...]:
-        """Tokens per axis, from the positional arguments that the ``watched`` module is called with."""
+    def image_of(self, watched: Any, args: tuple[Any, ...]) -> tuple[int, ...] | None:
+        """Tokens per axis, from the positional arguments that the ``watched`` module is called with; None where they
+        lie on no grid that is the same for all samples."""
         raise TypeError(f"{type(self).__name__} watches a module: image_of must say what its input tells")
 
     @abstractmethod

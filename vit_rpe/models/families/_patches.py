@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 from torch import Tensor, nn
+
+from vit_rpe.position.geometry import TokenGrid
 
 PREFIX_TOKENS = ("cls_token", "class_embedding", "class_token", "distillation_token", "register_tokens")
 """Parameters of an embedding that stand before the patches, (1, tokens, C) or (C,); the first three are one thing."""
@@ -37,3 +40,12 @@ def patches_of(convolution: nn.Conv2d, x: Tensor) -> tuple[int, ...]:
     """Patches per axis that an unpadded convolution makes of x (B, C, height, width)."""
     sides = zip(x.shape[-2:], convolution.kernel_size, convolution.stride, strict=True)
     return tuple((side - kernel) // stride + 1 for side, kernel, stride in sides)
+
+
+def grid_of_coordinates(coordinates: Tensor) -> tuple[int, ...] | None:
+    """The grid of patches whose places (B, N, n) are told; None unless all samples fill it in raster order."""
+    size = tuple(int(side) for side in coordinates[0].amax(dim=0) + 1)
+    if prod(size) != coordinates.shape[1]:
+        return None
+    whole = TokenGrid(size).positions(coordinates.device)
+    return size if bool((coordinates == whole).all()) else None

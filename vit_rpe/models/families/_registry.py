@@ -18,6 +18,7 @@ from vit_rpe.models.families.efficientformer import (
 from vit_rpe.models.families.efficientvit import EfficientViT
 from vit_rpe.models.families.gcvit import GCViT
 from vit_rpe.models.families.hiera import Hiera
+from vit_rpe.models.families.gemma4 import Gemma4
 from vit_rpe.models.families.hugging_face_sam import HuggingFaceSam, HuggingFaceVitDet
 from vit_rpe.models.families.hugging_face_swin import HuggingFaceSwin, HuggingFaceSwinV2
 from vit_rpe.models.families.hugging_face_vit import HuggingFaceBeit, HuggingFaceDinoV3, HuggingFaceViT
@@ -106,7 +107,7 @@ def _undescribed(layer: nn.Module) -> ValueError:
 
 
 FAMILIES = (
-    *(PlainViT(), Rotary(), Swin(), SwinV2(), SwinV2Cr(), SegmentAnything(), MaxViT(), CoAtNet()),
+    *(PlainViT(), Rotary(), Gemma4(), Swin(), SwinV2(), SwinV2Cr(), SegmentAnything(), MaxViT(), CoAtNet()),
     *(TinyViT(), LeViT(), LeViTDownsample(), EfficientViT()),
     *(EfficientFormer(), EfficientFormerV2(), EfficientFormerV2Downsample()),
     *(MViTv2(), GCViT(), Hiera(), TalkingHeads()),

@@ -1,7 +1,6 @@
 """MaxViT and CoAtNet: windows, grids spread over the whole image, and the whole image, channels last or first.
 
-MaxViT, arXiv 2204.01697; CoAtNet, arXiv 2106.04803. Position is a table over offsets or a network over log offsets;
-the table of the public TensorFlow files runs over key minus query.
+MaxViT, arXiv 2204.01697; CoAtNet, arXiv 2106.04803.
 
 Legend: B W calls of all samples, H heads, D head width, h x w tokens of a call.
 """
@@ -11,72 +10,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from timm.layers import RelPosBias, RelPosBiasTf, RelPosMlp
 from timm.models import maxxvit
 from torch import Tensor, nn
 
 from vit_rpe.attention import AttentionCall
 from vit_rpe.attention.lazy_terms import Position
-from vit_rpe.models.families._interface import Family, Place, Sight, whole_image
-from vit_rpe.models.families._own import OwnPosition, flat_table, linear_weights
+from vit_rpe.models.families._interface import Place, Sight, whole_image
+from vit_rpe.models.families._rel_pos import RelPosModule
 from vit_rpe.models.families._windows import cut, dilated
 from vit_rpe.position.geometry import TokenGrid
 
-MLP_MODES = {"cr": "log", "swin": "swinv2"}
 
-
-class WindowSize:
-    """The size that timm tells a position of a new window, remembered for the encoding in its place."""
-
-    def __init__(self, window_size: tuple[int, int]) -> None:
-        self.window_size = window_size
-
-    def set_window_size(self, window_size: tuple[int, int]) -> None:
-        self.window_size = window_size
-
-
-class RelativeAttention(Family):
-    """What channels first and last have in common: ``rel_pos`` describes the position."""
-
-    takes_position = True
-    position_names = ("rel_pos",)
+class RelativeAttention(RelPosModule):
+    """What channels first and last have in common."""
 
     def native(self, layer: Any, facts: Mapping[str, Any]) -> TokenGrid:
         return TokenGrid(tuple(layer.rel_pos.window_size))
 
-    def remains(self, layer: Any) -> Mapping[str, Any]:
-        size = None if layer.rel_pos is None else WindowSize(tuple(layer.rel_pos.window_size))
-        return {"rel_pos": size}
-
     def head_width(self, layer: Any) -> int:
         return int(layer.dim_head)
-
-    def own(self, layer: Any, facts: Mapping[str, Any]) -> OwnPosition | None:
-        position = layer.rel_pos
-        if position is None:
-            return None
-        weights = self.translate(layer, {f"rel_pos.{name}": value for name, value in position.state_dict().items()})
-        if isinstance(position, RelPosMlp):
-            spec: dict[str, Any] = {
-                "name": "cpb",
-                "mode": MLP_MODES[position.mode],
-                "hidden": position.mlp.fc1.out_features,
-            }
-            if position.mode == "swin":
-                pretrained, window = tuple(position.pretrained_window_size), tuple(position.window_size)
-                spec["native"] = pretrained if pretrained[0] > 0 else window
-            return OwnPosition(spec, self.native(layer, facts), weights)
-        if not isinstance(position, (RelPosBias, RelPosBiasTf)):
-            raise ValueError(f"a relative position of type {type(position).__name__} is not described")
-        return OwnPosition("bias", self.native(layer, facts), weights)
-
-    def translate(self, layer: Any, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        table = weights.get("rel_pos.relative_position_bias_table")
-        if table is None:
-            return linear_weights(weights, "rel_pos.mlp.fc1", "rel_pos.mlp.fc2")
-        if table.ndim == 3:
-            return {"table": table.flip(1, 2)}
-        return flat_table(table, layer.rel_pos.window_size)
 
 
 class MaxViT(RelativeAttention):

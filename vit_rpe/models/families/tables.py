@@ -1,6 +1,6 @@
 """BEiT and the relative position ViTs of timm: a bias from a table or a network, whole images with a class token.
 
-For looking at them; :func:`vit_rpe.from_timm` takes such models over.
+BEiT is described for looking at it; :func:`vit_rpe.from_timm` takes such models over.
 
 Legend: B batch, H heads, D head width, N tokens with prefix.
 """
@@ -8,29 +8,25 @@ Legend: B batch, H heads, D head width, N tokens with prefix.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from timm.models import beit, vision_transformer_relpos
-from torch import Tensor
+from torch import Tensor, nn
 
 from vit_rpe.attention import AttentionCall
 from vit_rpe.attention.lazy_terms import Position
 from vit_rpe.models.families._interface import Family, Sight
-from vit_rpe.models.families._own import OwnPosition
+from vit_rpe.models.families._rel_pos import RelPosModule
 from vit_rpe.models.families._sequence import WholeSequence, sequence_call
+from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.position.terms import NOTHING, PositionTerms
 
 
 class BiasOfWholeImage(WholeSequence):
     """A layer's own bias, and one that the model shares."""
-
-    native = Family.native
-
-    def own(self, layer: Any, facts: Mapping[str, Any]) -> OwnPosition | None:
-        raise ValueError(f"attention of type {type(layer).__name__} keeps its position by vit_rpe.from_timm")
 
     def position(self, layer: Any, sight: Sight | None, inputs: Mapping[str, Any]) -> Position:
         found = [each for each in (self.bias(layer), inputs.get(self.shared)) if each is not None]
@@ -70,6 +66,7 @@ class Beit(BiasOfWholeImage):
     layers = (beit.Attention,)
     hosts = (beit.Beit,)
     shared = "shared_rel_pos_bias"
+    native = Family.native
 
     def bias(self, layer: Any) -> Tensor | None:
         return None if layer.relative_position_bias_table is None else layer._get_rel_pos_bias()
@@ -79,12 +76,21 @@ class Beit(BiasOfWholeImage):
         return F.linear(x, layer.qkv.weight, bias)
 
 
-class RelativeViT(BiasOfWholeImage):
-    """A table or a network, with or without class token."""
+class RelativeViT(RelPosModule, BiasOfWholeImage):
+    """A table or a network, with or without class token; norms before or after (``rpn``)."""
 
     layers = (vision_transformer_relpos.RelPosAttention,)
     hosts = (vision_transformer_relpos.VisionTransformerRelPos,)
     shared = "shared_rel_pos"
+
+    def facts(self, layer: Any, around: Sequence[nn.Module]) -> Mapping[str, Any]:
+        is_shared = getattr(self.host(around), "shared_rel_pos", None) is not None
+        return {**super().facts(layer, around), "shared": is_shared}
+
+    def native(self, layer: Any, facts: Mapping[str, Any]) -> TokenGrid:
+        if facts["shared"]:
+            raise ValueError("the layers of this model share one relative position: use vit_rpe.from_timm")
+        return super().native(layer, facts)
 
     def bias(self, layer: Any) -> Tensor | None:
         return None if layer.rel_pos is None else layer.rel_pos.get_bias()

@@ -15,6 +15,7 @@ from timm.models import (
     efficientvit_msra,
     eva,
     gcvit,
+    gemma4_vit,
     levit,
     maxxvit,
     mvitv2,
@@ -31,7 +32,8 @@ from torch import nn
 WIDEST = 1024
 SEQUENCES = (
     *(beit.Beit, vision_transformer_relpos.VisionTransformerRelPos, qwen3_vit.Qwen3VitClassifier),
-    *(qwen3_vit.Qwen3VitEncoder, deepseek_vit.DeepseekVitClassifier, deepseek_vit.DeepseekVitEncoder),
+    *(gemma4_vit.Gemma4VitClassifier, gemma4_vit.Gemma4VitEncoder, qwen3_vit.Qwen3VitEncoder),
+    *(deepseek_vit.DeepseekVitClassifier, deepseek_vit.DeepseekVitEncoder),
 )
 WINDOWS = (
     swin_transformer.SwinTransformer,
@@ -77,6 +79,8 @@ def image_sizes(model: nn.Module) -> list[tuple[int, int]]:
     """A square image and one that is not, in pixels; one of 224 pixels where timm knows that size only."""
     if isinstance(model, efficientformer.EfficientFormer):
         return [(224, 224)]
+    if isinstance(model, (gemma4_vit.Gemma4VitClassifier, gemma4_vit.Gemma4VitEncoder)):
+        return [(96, 96), (96, 144)]  # nine patches become one token
     patch = getattr(getattr(model, "encoder", model), "patch_embed", None)
     sides = getattr(patch, "patch_size", 16)
     side = int(sides if isinstance(sides, int) else sides[0])
