@@ -17,8 +17,8 @@ from vit_rpe.models.families.efficientformer import (
 )
 from vit_rpe.models.families.efficientvit import EfficientViT
 from vit_rpe.models.families.gcvit import GCViT
-from vit_rpe.models.families.hiera import Hiera
 from vit_rpe.models.families.gemma4 import Gemma4
+from vit_rpe.models.families.hiera import Hiera
 from vit_rpe.models.families.hugging_face_sam import HuggingFaceSam, HuggingFaceVitDet
 from vit_rpe.models.families.hugging_face_swin import HuggingFaceSwin, HuggingFaceSwinV2
 from vit_rpe.models.families.hugging_face_vit import HuggingFaceBeit, HuggingFaceDinoV3, HuggingFaceViT
