@@ -34,7 +34,6 @@ def run(args: argparse.Namespace) -> None:
         RuntimeError: the file does not compute what the model computes.
     """
     from vit_rpe.models.export import FORMATS, export_model
-    from vit_rpe.models.vision.vit import VisionTransformer
     from vit_rpe.training.checkpoint.checkpoint import load_checkpoint
 
     if None not in (args.checkpoint, args.named):
@@ -44,11 +43,13 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError("export needs a checkpoint: vit-rpe export CHECKPOINT --format onnx")
     check_choice("format", args.format, FORMATS)
     loaded = load_checkpoint(given, img_size=image_size(args.img_size))
-    if not isinstance(loaded.model, VisionTransformer):
-        raise ValueError(f"export takes vision transformers of this package, not {loaded.info.model_name}")
+    size = loaded.preprocessing.img_size
+    images = (loaded.preprocessing.in_chans, *size)
     path = args.output or loaded.folder / f"model{FORMATS[args.format]}"
     if path.is_dir():
         raise ValueError(f"--output {path} is a folder: name the file to write")
-    difference = export_model(loaded.model, path, file_format=args.format, dynamic_size=args.dynamic_size)
-    sizes = "any height and width" if args.dynamic_size else "x".join(map(str, loaded.model.patch_embed.img_size))
+    difference = export_model(
+        loaded.model, path, file_format=args.format, images=images, dynamic_size=args.dynamic_size
+    )
+    sizes = "any height and width" if args.dynamic_size else "x".join(map(str, size))
     print(f"wrote {path}: any batch, {sizes}; logits differ from the model's by at most {difference:.1e}")

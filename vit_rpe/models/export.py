@@ -9,16 +9,14 @@ from __future__ import annotations
 import importlib
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from vit_rpe.checks import unknown_name
-
-if TYPE_CHECKING:
-    from vit_rpe.models.vision.vit import VisionTransformer
+from vit_rpe.models.vision.vit import VisionTransformer
 
 FORMATS = {"onnx": ".onnx", "torch_export": ".pt2"}
 TOLERANCE = 1e-4
@@ -26,13 +24,21 @@ LONGEST_SIDE = 256
 """Most patches along one axis of an export with dynamic height and width."""
 
 
-def export_model(model: VisionTransformer, path: Path, *, file_format: str, dynamic_size: bool = False) -> float:
+def export_model(
+    model: nn.Module,
+    path: Path,
+    *,
+    file_format: str,
+    images: tuple[int, int, int] | None = None,
+    dynamic_size: bool = False,
+) -> float:
     """Write a model to a file and run the file.
 
     Args:
         model: takes images (B, in_chans, H, W); is put into evaluation mode.
         path: of the file to write.
         file_format: ``"onnx"`` or ``"torch_export"``.
+        images: the native size of its images, (in_chans, H, W); a :class:`VisionTransformer` knows it.
         dynamic_size: height and width may differ from call to call, in whole patches.
 
     Returns:
@@ -49,7 +55,8 @@ def export_model(model: VisionTransformer, path: Path, *, file_format: str, dyna
     model = model.eval()
     if dynamic_size:
         follow_sizes(model)
-    program = trace(model, dynamic_size=dynamic_size)
+    images = images_of(model) if images is None else images
+    program = trace(model, images, dynamic_size=dynamic_size)
     path.parent.mkdir(parents=True, exist_ok=True)
     if file_format == "onnx":
         with warnings.catch_warnings():
@@ -57,7 +64,7 @@ def export_model(model: VisionTransformer, path: Path, *, file_format: str, dyna
             torch.onnx.export(program, dynamo=True, verbose=False).save(str(path))  # type: ignore[union-attr]
     else:
         torch.export.save(program, path)
-    difference = compare(model, path, file_format, dynamic_size=dynamic_size)
+    difference = compare(model, images, path, file_format, dynamic_size=dynamic_size)
     if not difference <= TOLERANCE:
         raise RuntimeError(f"the logits of {path} differ from the model's by {difference:.1e}, more than {TOLERANCE}")
     return difference
@@ -75,12 +82,29 @@ def require_packages(*names: str) -> None:
         raise ValueError(f"export to ONNX needs {', '.join(missing)}: pip install 'vit_rpe[export]'")
 
 
-def follow_sizes(model: VisionTransformer) -> None:
+def images_of(model: nn.Module) -> tuple[int, int, int]:
+    """Channels and the native size of the images of a vision transformer of ours.
+
+    Raises:
+        ValueError: another kind of model.
+    """
+    if not isinstance(model, VisionTransformer):
+        raise ValueError(f"the size of images is not known for {type(model).__name__}: give images=(in_chans, H, W)")
+    height, width = model.patch_embed.img_size
+    return model.in_chans, height, width
+
+
+def follow_sizes(model: nn.Module) -> None:
     """Make a model take images of any size.
 
     Raises:
-        ValueError: it has a learned absolute embedding, which is resampled anew for every size.
+        ValueError: it is made for one size, or has a learned absolute embedding, which is resampled anew for every
+            size.
     """
+    if not isinstance(model, VisionTransformer):
+        raise ValueError(
+            f"height and width cannot be dynamic: {type(model).__name__} is made for one size; export one file a size"
+        )
     if model.pos_embed is not None:
         raise ValueError(
             "height and width cannot be dynamic: the learned absolute embedding is resampled anew for every size; "
@@ -90,42 +114,45 @@ def follow_sizes(model: VisionTransformer) -> None:
     model.patch_embed.strict_img_size = False
 
 
-def trace(model: VisionTransformer, *, dynamic_size: bool) -> torch.export.ExportedProgram:
+def trace(model: nn.Module, images: tuple[int, int, int], *, dynamic_size: bool) -> torch.export.ExportedProgram:
     """The program of a model with dynamic batch, and dynamic height and width on request.
 
     Raises:
         ValueError: some step of the model fixes the size; the message says which.
     """
-    size = tuple(model.patch_embed.img_size)
-    some = next(model.patch_embed.parameters())
-    images = torch.zeros(2, model.in_chans, *size, device=some.device)
+    some = next(model.parameters())
+    example = torch.zeros(2, *images, device=some.device, dtype=some.dtype)
     dims: dict[int, Any] = {0: torch.export.Dim("batch", min=1, max=4096)}
     if dynamic_size:
+        assert isinstance(model, VisionTransformer)
         for axis, patch in enumerate(model.patch_embed.patch_size):
             dims[2 + axis] = patch * torch.export.Dim(("rows", "columns")[axis], min=2, max=LONGEST_SIDE)
     # the decomposition of the exported attention is this kernel's: traced with another, its strides would not fit
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
         try:
-            return torch.export.export(model, (images.to(some.dtype),), dynamic_shapes=(dims,))
+            return torch.export.export(model, (example,), dynamic_shapes=(dims,))
         except (RuntimeError, ValueError, torch._dynamo.exc.UserError) as error:
             what = "height and width cannot be dynamic" if dynamic_size else "the model cannot be exported"
             raise ValueError(f"{what}: {str(error).strip().splitlines()[0]}") from error
 
 
-def compare(model: VisionTransformer, path: Path, file_format: str, *, dynamic_size: bool) -> float:
+def compare(
+    model: nn.Module, images: tuple[int, int, int], path: Path, file_format: str, *, dynamic_size: bool
+) -> float:
     """Largest absolute difference of logits between a file and its model, over batches and sizes that it must take."""
-    height, width = model.patch_embed.img_size
-    rows, columns = model.patch_embed.patch_size
+    channels, height, width = images
     sizes = [(height, width)] * 3
     if dynamic_size:
+        assert isinstance(model, VisionTransformer)
+        rows, columns = model.patch_embed.patch_size
         sizes += [(height + rows, width + 3 * columns), (2 * rows, 5 * columns)]
     run = _load_onnx(path) if file_format == "onnx" else torch.export.load(path).module()
     generator = torch.Generator().manual_seed(0)
     largest = 0.0
     with torch.no_grad():
         for batch, size in enumerate(sizes, start=1):
-            images = torch.randn(batch, model.in_chans, *size, generator=generator)
-            largest = max(largest, float((model(images) - run(images)).abs().max()))
+            x = torch.randn(batch, channels, *size, generator=generator)
+            largest = max(largest, float((model(x) - run(x)).abs().max()))
     return largest
 
 

@@ -71,7 +71,7 @@ class PositionedAttention(PlacedLayer):
         inputs, sight, position = self._described(args, kwargs)
         mask = self.family.mask_argument
         if self.masked_bias is not None and mask is not None and inputs.get(mask) is not None:
-            rows = len(inputs[self.argument_names[0]])
+            rows = inputs[self.argument_names[0]].shape[0]
             bias = self.masked_bias.expand(rows // len(self.masked_bias), -1, -1, -1, -1).flatten(0, 1)
             inputs, position = {**inputs, mask: None}, terms_of(position)._replace(bias=bias)
         return self.family.run(self, inputs, sight, position, self.attn_impl)
