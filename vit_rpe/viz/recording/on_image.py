@@ -139,14 +139,15 @@ def _on_image(weights: Tensor, sight: Sight, keys: Tensor, image: Size) -> Tenso
     """One row of weights (B, H, N) to (B, H, prefix + p)."""
     grid = sight.k_grid
     prefix, weights = weights[..., : grid.num_prefix], weights[..., grid.num_prefix :]
+    factors = patches_per_token(image, sight.image)
     if sight.is_whole and grid.num_patches != prod(sight.image):
-        stage = spread(weights.unflatten(-1, grid.size), grid.steps, sight.image)
+        tokens = weights.unflatten(-1, grid.size)
+        factors = tuple(by * step for by, step in zip(factors, grid.steps, strict=True))
     else:
         real = keys >= 0
-        stage = weights.new_zeros(*weights.shape[:-1], prod(sight.image))
-        stage = stage.index_copy(-1, keys[real], weights[..., real]).unflatten(-1, sight.image)
-    patches = spread(stage, patches_per_token(image, sight.image), image).flatten(-len(image))
-    return torch.cat([prefix, patches], dim=-1)
+        tokens = weights.new_zeros(*weights.shape[:-1], prod(sight.image))
+        tokens = tokens.index_copy(-1, keys[real], weights[..., real]).unflatten(-1, sight.image)
+    return torch.cat([prefix, spread(tokens, factors, image).flatten(-len(image))], dim=-1)
 
 
 def _rows(call: AttentionCall, rows: Tensor) -> AttentionCall:
