@@ -123,7 +123,15 @@ CASES = {
         {"--device": DEVICE},
     ),
     "explore": Case("--checkpoint {run} --image {image}", SHOWN, {"--device": DEVICE}),
-    "encodings": Case("", {"--format": "--format json", "--pictures": "--pictures drawn", "--bibtex": "--bibtex bias"}),
+    "encodings": Case(
+        "",
+        {
+            "--format": "--format json",
+            "--pictures": "--pictures drawn",
+            "--gallery": "--gallery gallery.html",
+            "--bibtex": "--bibtex bias",
+        },
+    ),
     "share": Case(
         "--checkpoint {run}",
         {

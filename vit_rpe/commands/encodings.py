@@ -1,7 +1,7 @@
 """List every relative position encoding: paper, what it adds, parameters, kernels, other resolutions.
 
-With --pictures, draw what each encoding adds to the logits at its initial parameters, by offset; with --bibtex, print
-the papers to cite for one.
+With --pictures, draw what each encoding adds to the logits at its initial parameters, by offset; with --gallery, write
+one HTML page that draws them all with sliders; with --bibtex, print the papers to cite for one.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("--format", choices=("table", "markdown", "json"), default="table", help="how to print it")
     parser.add_argument("--pictures", metavar="FOLDER", help="instead: draw a picture per encoding into this folder")
+    parser.add_argument("--gallery", metavar="FILE", help="instead: write the page that draws them all with sliders")
     parser.add_argument("--bibtex", metavar="NAME", help="instead: the papers of one encoding as BibTeX entries")
 
 
@@ -32,18 +33,21 @@ def run(args: argparse.Namespace) -> None:
     from vit_rpe.encodings import bibtex
     from vit_rpe.models.catalogue import catalogue, markdown_table
 
-    instead = {"--pictures": args.pictures, "--bibtex": args.bibtex}
+    instead = {"--pictures": args.pictures, "--gallery": args.gallery, "--bibtex": args.bibtex}
     asked = [option for option, value in instead.items() if value is not None]
     if len(asked) > 1:
         raise ValueError(f"{' and '.join(asked)} are two different things: give one")
     if asked and args.format != "table":
-        does = {"--pictures": "draws", "--bibtex": "prints entries"}[asked[0]]
+        does = {"--pictures": "draws", "--gallery": "draws", "--bibtex": "prints entries"}[asked[0]]
         raise ValueError(f"--format {args.format} is for the table, {asked[0]} {does} instead")
     if args.bibtex is not None:
         print(bibtex(args.bibtex))
         return
     if args.pictures is not None:
         _draw(Path(args.pictures))
+        return
+    if args.gallery is not None:
+        _write_gallery(Path(args.gallery))
         return
     rows = catalogue()
     if args.format == "json":
@@ -85,6 +89,16 @@ def text_table(rows: list[Row], width: int) -> str:
         if share < 1:
             lines.append("")
     return "\n".join(lines).rstrip()
+
+
+def _write_gallery(path: Path) -> None:
+    from vit_rpe.viz.gallery import gallery_page
+
+    if path.is_dir():
+        raise ValueError(f"--gallery {path} is a folder: name the file to write")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(gallery_page(), encoding="utf-8")
+    print(f"{path}  {path.stat().st_size / 1e3:.0f} kB")
 
 
 def _draw(folder: Path) -> None:

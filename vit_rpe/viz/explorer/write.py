@@ -11,9 +11,7 @@ from __future__ import annotations
 import base64
 import html
 import io
-import json
 from collections.abc import Sequence
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -23,10 +21,12 @@ from torch import Tensor
 from vit_rpe.attention import AttentionCall
 from vit_rpe.viz.explorer.packing import ALPHABET, Packer
 from vit_rpe.viz.explorer.payload import Rounded, pack_terms, pack_tokens, round_tokens, rounded_terms
+from vit_rpe.viz.page_files import as_json, fill, page_file
 from vit_rpe.viz.plots.canvas import ATTENTION, SIGNED
 from vit_rpe.viz.plots.overlay import as_picture, image_grid
 from vit_rpe.viz.recording.record import Recording
 
+PACKAGE = "vit_rpe.viz.explorer"
 SCRIPTS = ("reader.js", "attention.js", "drawing.js", "explorer.js")
 FINE_NUMBERS = 2_500_000
 """Up to this many numbers q and k are kept in 16 bits, beyond it in 8, so that the file stays small."""
@@ -88,13 +88,13 @@ def explorer_page(
         "tokens": tokens,
     }
     blocks = [_block(packer, f"block-{number}") for number, packer in enumerate([common, *packers])]
-    return _fill(
-        _page_file("explorer.html"),
+    return fill(
+        page_file(PACKAGE, "explorer.html"),
         title=html.escape(title),
-        style=_page_file("explorer.css"),
-        data=json.dumps(data, ensure_ascii=True, separators=(",", ":")).replace("<", "\\u003c"),
+        style=page_file(PACKAGE, "explorer.css"),
+        data=as_json(data),
         blocks="\n".join(blocks),
-        scripts="\n".join(_page_file(name) for name in SCRIPTS),
+        scripts="\n".join(page_file(PACKAGE, name) for name in SCRIPTS),
     )
 
 
@@ -105,20 +105,6 @@ def _largest_error(call: AttentionCall, q: Rounded, k: Rounded) -> float:
     rounded = call._replace(q=q.values().to(dtype), k=k.values().to(dtype), position=rounded_terms(call.terms))
     pairs = ((call.weights(), rounded.weights()), (call.content_weights(), rounded.content_weights()))
     return max(float((exact - found).abs().max()) for exact, found in pairs)
-
-
-def _page_file(name: str) -> str:
-    return (files("vit_rpe.viz.explorer") / "page" / name).read_text(encoding="utf-8")
-
-
-def _fill(template: str, **parts: str) -> str:
-    """Replace each ``{{name}}`` of the template once; what is filled in is not looked at again."""
-    pieces = template.split("{{")
-    filled = [pieces[0]]
-    for piece in pieces[1:]:
-        name, rest = piece.split("}}", 1)
-        filled += [parts[name], rest]
-    return "".join(filled)
 
 
 def _block(packer: Packer, name: str) -> str:
