@@ -16,7 +16,7 @@ SAM = {"embed_dim": 24, "depth": 2, "num_heads": 3, "global_attn_indexes": (1,),
 VIT = {"embed_dim": 32, "depth": 2, "num_heads": 2}
 TINY = {"embed_dims": (8, 16, 32, 32), "depths": (1, 1, 2, 1), "num_heads": (1, 2, 2, 2)}
 MAXVIT = {"embed_dim": (32, 64), "depths": (1, 1), "stem_width": 8}
-MVIT = {"depths": (1, 2, 2, 1), "embed_dim": 16, "num_heads": 1}
+MVIT: dict[str, Any] = {"depths": (1, 2, 2, 1), "embed_dim": 16, "num_heads": 1}
 mvitv2.model_cfgs["small"] = mvitv2.MultiScaleVitCfg(**MVIT)
 mvitv2.model_cfgs["small_cls"] = mvitv2.MultiScaleVitCfg(
     **MVIT, use_cls_token=True, expand_attn=False, residual_pooling=False

@@ -22,8 +22,8 @@ from vit_rpe.models.families.mvitv2 import fit_tables
 from vit_rpe.viz import Recording, record, record_class
 
 # stages of 16 x 24, 8 x 12, 4 x 6 and 2 x 3 tokens; mask units of 8 x 8 and 4 x 4, then the whole image
-HIERA = {"img_size": (64, 96), "embed_dim": 12, "stages": (1, 2, 2, 1), "num_heads": 1}
-CAIT = {"img_size": (64, 96), "embed_dim": 24, "depth": 2, "num_heads": 3}
+HIERA: dict[str, Any] = {"img_size": (64, 96), "embed_dim": 12, "stages": (1, 2, 2, 1), "num_heads": 1}
+CAIT: dict[str, Any] = {"img_size": (64, 96), "embed_dim": 24, "depth": 2, "num_heads": 3}
 
 
 def build(case: str) -> nn.Module:
@@ -102,9 +102,13 @@ def test_pooled_keys_are_spread_and_pooled_queries_cover(case: str) -> None:
             torch.testing.assert_close(found[..., prefix:], expected, rtol=1e-5, atol=1e-6)
             torch.testing.assert_close(found[..., :prefix], weights[:, :, place, :prefix], rtol=1e-5, atol=1e-6)
             torch.testing.assert_close(found.sum(-1), torch.ones(found.shape[:-1]))
+        if prefix:
+            found = seen.attention(layer, query="class")
+            expected = torch.cat([weights[:, :, 0, :1], weights[:, :, 0, 1:][..., keys] * share], dim=-1)
+            torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
-def unrolled(model: Any) -> list[list[int]]:
+def unrolled(model: Any) -> list[list[list[int]]]:
     """The patches under every token of the sequences of the four stages, by timm's own order and pooling."""
     rows, columns = model.unroll.size
     found = [[int(patch)] for patch in model.unroll(torch.arange(rows * columns).view(1, -1, 1)).flatten()]
@@ -120,7 +124,7 @@ def test_mask_units_lie_where_timm_put_them() -> None:
     model: Any = build("hiera")
     x = image("hiera")
     seen, stages = recorded(model, x), unrolled(model)
-    plain = copy.deepcopy(model)
+    plain: Any = copy.deepcopy(model)
     with softmaxes(plain) as own:
         plain(x)
     assert seen.image == (16, 24)
@@ -256,7 +260,7 @@ def test_a_position_where_there_was_none_changes_nothing_at_first() -> None:
         before = recorded(ours, x).attention(1, query=(5, 9))
         randomize(ours)
     seen = recorded(ours, x)
-    sizes = [tuple(layer.rpe.table.shape[1:]) for layer in positioned_layers(ours).values()]
+    sizes = [tuple(layer.rpe.state_dict()["table"].shape[1:]) for layer in positioned_layers(ours).values()]
     assert sizes == [(15, 15), (15, 15), (7, 7), (7, 7), (7, 11), (7, 11)]
     assert not torch.allclose(seen.attention(1, query=(5, 9)), before)
     ours(x).square().sum().backward()

@@ -17,7 +17,15 @@ from torch import nn
 
 from vit_rpe.models.exchange.in_place import replace_attention
 
-MODULES = ("swin_transformer", "swin_transformer_v2", "swin_transformer_v2_cr", "vision_transformer_sam", "maxxvit")
+MODULES = (
+    "swin_transformer",
+    "swin_transformer_v2",
+    "swin_transformer_v2_cr",
+    "vision_transformer_sam",
+    "maxxvit",
+    "mvitv2",
+    "gcvit",
+)
 """The files of timm whose models have such a name."""
 NANO = {
     "img_size": 32,

@@ -132,7 +132,7 @@ def left_by(pool: Any, image: Size) -> Size:
     return tuple((side + 2 * pad - kernel) // by + 1 for side, kernel, by, pad in axes)
 
 
-def fit_tables(model: mvitv2.MultiScaleVit, pixels: Size) -> None:
+def fit_tables(model: Any, pixels: Size) -> None:
     """Give all layers new tables, for images of that size: timm builds a model for square ones, its layers take any."""
     image = left_by(model.patch_embed.proj, pixels)
     for layer in (module for module in model.modules() if isinstance(module, mvitv2.MultiScaleAttention)):

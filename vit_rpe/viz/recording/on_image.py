@@ -76,13 +76,13 @@ def spread(values: Tensor, factors: Size, size: Size) -> Tensor:
 
 
 def map_of(call: AttentionCall, sight: Sight, image: Size, query: Size | str) -> Tensor:
-    """Where one patch of the image looks, or all of them on average (``"mean"``).
+    """Where one patch of the image looks, or the class token, or all patches on average.
 
     Args:
         call: of the layer, for all windows.
         sight: what it sees.
         image: patches of the image per axis.
-        query: the patch, or ``"mean"``.
+        query: the patch, ``"mean"``, or ``"class"`` where a class token stands before the queries.
 
     Returns:
         (B, H, prefix + p).
@@ -91,6 +91,8 @@ def map_of(call: AttentionCall, sight: Sight, image: Size, query: Size | str) ->
     keys = token_places(sight, sight.k_grid, call.q.device)
     if query == "mean":
         return _mean(call, sight, keys, image)
+    if query == "class":
+        return _on_image(_row(call, sight.q_grid, (0,) * sight.q_grid.ndim, prefix=0), sight, keys[0], image)
     assert isinstance(query, tuple)
     token = covering(query, patches_per_token(image, sight.image), sight.image)
     if sight.is_whole:
@@ -160,8 +162,10 @@ def _rows(call: AttentionCall, rows: Tensor) -> AttentionCall:
     return call._replace(q=call.q[rows], k=call.k[rows], v=call.v[rows], visible=visible)
 
 
-def _row(call: AttentionCall, grid: TokenGrid, place: Size) -> Tensor:
+def _row(call: AttentionCall, grid: TokenGrid, place: Size, prefix: int | None = None) -> Tensor:
     """The weights of the query at one place of its grid, (B, H, Nk); only its row of the grid is computed.
+
+    With the first row come the prefix tokens; ``prefix`` is the number of one that is meant.
 
     The position may know the queries by another grid of the same size than the image does (tokens that a stride left).
     """
@@ -180,7 +184,8 @@ def _row(call: AttentionCall, grid: TokenGrid, place: Size) -> Tensor:
         visible=None if call.visible is None else rows_of(call.visible, tokens),
         q_grid=rows,
     )
-    return part.weights()[:, :, rows.num_prefix + _flat(place[1:], grid.size[1:])]
+    number = rows.num_prefix + _flat(place[1:], grid.size[1:]) if prefix is None else prefix
+    return part.weights()[:, :, number]
 
 
 def _flat(place: Size, size: Size) -> int:

@@ -204,7 +204,8 @@ class Recording:
         plain = sight.is_whole and sight.image == image and sight.q_grid == sight.k_grid and sight.q_grid.size == image
         if plain and not isinstance(query, tuple):
             return self._select(call.weights(), layer, head, query)
-        if isinstance(query, int) or query == "class":
+        asks_class = query == "class" and self.has_class_token and sight.is_whole and sight.q_grid.num_prefix > 0
+        if isinstance(query, int) or (query == "class" and not asks_class):
             raise ValueError(
                 f"query {query!r} is for layers in which every token sees the whole image: use a patch or 'mean'"
             )

@@ -117,12 +117,12 @@ def _stages(model: nn.Module) -> dict[str, Any]:
 
 def _pooled(model: mvitv2.MultiScaleVit) -> dict[str, Any]:
     """A configuration under a name of its own, because timm takes those of MViTv2 by name only."""
-    first: Any = model.stages[0].blocks[0].attn
-    width, heads = model.patch_embed.proj.out_channels, first.num_heads
-    while width << (len(model.stages) - 1) > WIDEST and heads % 2 == 0:
+    stages: Any = model.stages
+    width, heads = model.patch_embed.proj.out_channels, stages[0].blocks[0].attn.num_heads
+    while width << (len(stages) - 1) > WIDEST and heads % 2 == 0:
         width, heads = width // 2, heads // 2
     small = mvitv2.MultiScaleVitCfg(
-        depths=(2,) * len(model.stages),
+        depths=(2,) * len(stages),
         embed_dim=width,
         num_heads=heads,
         expand_attn=model.expand_attn,
