@@ -5,29 +5,83 @@ from __future__ import annotations
 import inspect
 import re
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import get_close_matches
+from functools import cache, wraps
 from math import isfinite
-from types import NoneType, UnionType
+from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
 WORDS = {bool: "True or False", int: "an integer", float: "a finite number", str: "a string", NoneType: "None"}
 
 
+def plain(value: Any) -> Any:
+    """A number of NumPy or torch as Python's own, in tuples, lists and mappings too; anything else as it is."""
+    if isinstance(value, (tuple, list)):
+        return type(value)(map(plain, value)) if type(value) in (tuple, list) else value
+    if isinstance(value, dict):
+        return {plain(key): plain(entry) for key, entry in value.items()}
+    return value.item() if getattr(value, "shape", None) == () and callable(getattr(value, "item", None)) else value
+
+
+def checked(
+    *, least: Mapping[str, int] = MappingProxyType({}), positive: Collection[str] = ()
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator of a constructor or method: numbers of NumPy and torch arrive as Python's own, an argument that is
+    none is told with the closest one, and values are judged by their annotations. Tuples are not: what they are for
+    says more.
+
+    Args:
+        least: the smallest value of arguments that are integers.
+        positive: arguments that must be numbers above 0, or None where they may be.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(function)
+
+        @cache
+        def annotations() -> dict[str, Any]:
+            return inspect.get_annotations(function, eval_str=True)
+
+        @wraps(function)
+        def judged(self: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                given = signature.bind(self, *args, **kwargs)
+            except TypeError as error:
+                of = "" if function.__name__ == "__init__" else f".{function.__name__}"
+                raise argument_error(f"{type(self).__name__}{of}", error, function) from error
+            for name, value in given.arguments.items():
+                if name == "self" or signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
+                    continue
+                given.arguments[name] = value = plain(value)
+                if name in least and not (value is None and _fits(None, annotations()[name])):
+                    check_count(name, value, least[name])
+                if all(get_origin(kind) is not tuple for kind in get_args(annotations().get(name))):
+                    check_type(name, value, annotations().get(name))
+                if name in positive and value is not None and not value > 0:
+                    raise ValueError(f"{name} must be positive, got {value!r}")
+            return function(*given.args, **given.kwargs)
+
+        return judged
+
+    return decorate
+
+
 def check_type(name: str, value: object, expected: Any) -> None:
     """Raise ValueError unless ``value`` is what the annotation ``expected`` says.
 
-    A bool is no number, an integer may stand for a float, and a float must be finite. Tuples are judged entry by entry.
+    A bool is no number, an integer may stand for a float, and a float must be finite. Tuples are judged entry by entry,
+    and a list may stand for one.
     An annotation made of other types, or none (``inspect.Parameter.empty``), is not judged.
     """
     if not _fits(value, expected):
         raise ValueError(f"{name} must be {_words(expected)}, got {value!r}")
 
 
-def check_count(name: str, value: object) -> None:
-    """Raise ValueError unless ``value`` is an integer of at least 1."""
-    if not _fits(value, int) or value < 1:  # type: ignore[operator]
-        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
+def check_count(name: str, value: object, least: int = 1) -> None:
+    """Raise ValueError unless ``value`` is an integer of at least ``least``."""
+    if not _fits(value, int) or value < least:  # type: ignore[operator]
+        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
 
 
 def check_rates(**rates: object) -> None:
@@ -42,8 +96,10 @@ def _fits(value: object, expected: Any) -> bool:
         return any(_fits(value, choice) for choice in get_args(expected))
     if get_origin(expected) is tuple:
         items = get_args(expected)
-        each = items[:1] * len(value) if isinstance(value, tuple) and items[-1] is Ellipsis else items
-        return isinstance(value, tuple) and len(value) == len(each) and all(map(_fits, value, each))
+        if not isinstance(value, (tuple, list)):
+            return False
+        each = items[:1] * len(value) if items[-1] is Ellipsis else items
+        return len(value) == len(each) and all(map(_fits, value, each))
     if expected is None or expected is NoneType:
         return value is None
     if expected is float:
@@ -89,11 +145,25 @@ def check_choice(what: str, given: object, known: Iterable[object]) -> None:
         raise unknown_name(what, given, [str(name) for name in names])
 
 
-def argument_error(what: str, error: TypeError, function: Callable[..., object]) -> Exception:
+class UnknownArgument(ValueError):
+    """A call with an argument that does not exist."""
+
+    def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
+        super().__init__(f"{what} has no argument {name!r}{closest(name, known)}")
+        self.name, self.known = name, tuple(known)
+
+    def of(self, what: str) -> UnknownArgument:
+        """The same about something else, such as the name that people gave."""
+        return UnknownArgument(what, self.name, self.known)
+
+
+def argument_error(what: str, error: TypeError | UnknownArgument, function: Callable[..., object]) -> Exception:
     """The error to raise where calling ``function`` ended in ``error``: one with the closest argument if it does not
     know one that was given, else ``error`` itself."""
+    if isinstance(error, UnknownArgument):
+        return error.of(what)
     found = re.search(r"unexpected keyword argument '(\w+)'", str(error))
     if found is None:
         return error
     known = [name for name in inspect.signature(function).parameters if name not in ("self", "kwargs")]
-    return ValueError(f"{what} has no argument {found[1]!r}{closest(found[1], known)}")
+    return UnknownArgument(what, found[1], known)

@@ -35,7 +35,7 @@ from tests.models.tiny import images, randomize, tiny
         ({"depth": -1}, "depth must be an integer of at least 1"),
         ({"drop_path_rate": 1.0}, "drop_path_rate must be a number p with 0 <= p < 1"),
         ({"patch_drop_rate": -0.5}, "patch_drop_rate must be a number p"),
-        ({"attn_drop_rate": "0.1"}, "attn_drop_rate must be a number p"),
+        ({"attn_drop_rate": "0.1"}, "attn_drop_rate must be a finite number"),
         ({"window": -1}, "window=-1"),
         ({"window": (1, 2, 3)}, "one per axis of the grid"),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vit_rpe.checks import check_type, closest
+from vit_rpe.checks import check_type, closest, plain
 from vit_rpe.encodings._interface import as_tuple
 from vit_rpe.encodings._registry import encoding_class, encoding_options
 
@@ -25,6 +25,7 @@ def parse_spec(spec: Spec) -> dict[str, Any]:
         raise ValueError(f"rpe must be a name or a mapping with a 'name', got {spec!r}")
     options = encoding_options(spec["name"])
     understood = encoding_options(spec["name"], deprecated=True)
+    spec = plain(dict(spec))
     for key, value in spec.items():
         if key == "name":
             continue
@@ -39,7 +40,7 @@ def parse_spec(spec: Spec) -> dict[str, Any]:
         check_type(f"{key} of rpe {spec['name']!r}", as_tuple(value), understood[key].annotation)
         if key == "init_std" and value < 0:
             raise ValueError(f"init_std of rpe {spec['name']!r} must be at least 0, got {value!r}")
-    return dict(spec)
+    return spec
 
 
 def parse_specs(rpe: Spec | Sequence[Spec] | None) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
-from vit_rpe.checks import check_count, unknown_name
+from vit_rpe.checks import checked, unknown_name
 from vit_rpe.position.geometry import Device, TokenGrid
 from vit_rpe.position.resampling import resample
 
@@ -89,6 +89,7 @@ class LearnedEmbedding(nn.Module):
         ValueError: ``dim`` is no integer of at least 1.
     """
 
+    @checked(least={"dim": 1})
     def __init__(
         self,
         grid: TokenGrid,
@@ -99,7 +100,6 @@ class LearnedEmbedding(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        check_count("dim", dim)
         self.grid = grid
         self.init_std = init_std
         self.weight = nn.Parameter(torch.empty(1, grid.num_tokens, dim, device=device, dtype=dtype))

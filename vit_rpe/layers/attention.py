@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from vit_rpe.attention import AttentionCall
 from vit_rpe.attention.lazy_terms import Position, combine_later
-from vit_rpe.checks import check_count, check_rates, check_type
+from vit_rpe.checks import check_rates, checked
 from vit_rpe.encodings import Spec, create_encoding, parse_specs, terms_of_tokens
 from vit_rpe.layers._interface import AttentionLayer
 from vit_rpe.layers.kv_cache import LayerCache
@@ -77,6 +77,7 @@ class RelativeMultiheadAttention(AttentionLayer):
             grid, a value of another type or out of its range, a kernel that cannot compute the encoding.
     """
 
+    @checked(least={"dim": 1, "num_heads": 1, "depth": 1, "depth_index": 0}, positive=("logit_clip",))
     def __init__(
         self,
         dim: int,
@@ -101,14 +102,9 @@ class RelativeMultiheadAttention(AttentionLayer):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        check_count("dim", dim)
-        check_count("num_heads", num_heads)
         check_rates(dropout=dropout, proj_drop=proj_drop)
         if dim % num_heads != 0:
             raise ValueError(f"dim must be divisible by num_heads, got dim={dim} and num_heads={num_heads}")
-        check_type("logit_clip", logit_clip, float | None)
-        if logit_clip is not None and not logit_clip > 0:
-            raise ValueError(f"logit_clip must be positive, got {logit_clip}")
         specs = parse_specs(rpe)
         if specs and grid is None:
             raise ValueError(f"rpe={rpe!r} needs the native grid: pass grid=(height, width) or a TokenGrid")

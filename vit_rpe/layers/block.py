@@ -9,7 +9,7 @@ import torch
 from timm.layers import DropPath, LayerNorm, LayerScale, Mlp
 from torch import Tensor, nn
 
-from vit_rpe.checks import check_rates
+from vit_rpe.checks import check_rates, checked
 from vit_rpe.layers.attention import NormLayer, RelativeMultiheadAttention
 from vit_rpe.layers.conditional import ConditionalPosition
 from vit_rpe.layers.kv_cache import LayerCache
@@ -31,6 +31,7 @@ class Block(nn.Module):
         conditional: number of axes of a :class:`ConditionalPosition` behind all this; None for none.
     """
 
+    @checked(least={"dim": 1, "num_heads": 1, "conditional": 1}, positive=("mlp_ratio",))
     def __init__(
         self,
         dim: int,

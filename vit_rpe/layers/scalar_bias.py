@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from vit_rpe.checks import checked
 from vit_rpe.encodings import RelativeBias
 from vit_rpe.position.geometry import Device, TokenGrid
 from vit_rpe.position.terms import dense_bias
@@ -24,6 +25,7 @@ class RelativePositionBias(nn.Module):
         ValueError: fewer than one head, or a negative distance.
     """
 
+    @checked(least={"num_heads": 1, "max_relative_distance": 0})
     def __init__(
         self,
         num_heads: int,
@@ -34,8 +36,6 @@ class RelativePositionBias(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if max_relative_distance < 0:
-            raise ValueError(f"max_relative_distance must be 0 or more, got {max_relative_distance}")
         self.max_relative_distance = max_relative_distance
         grid = TokenGrid((max_relative_distance + 1,))
         with torch.device(device if device is not None else torch.get_default_device()):

@@ -10,7 +10,7 @@ from typing import Any
 
 from timm.models import register_model
 
-from vit_rpe.checks import argument_error
+from vit_rpe.checks import UnknownArgument, argument_error
 from vit_rpe.models.sequence.model import SequenceTransformer
 from vit_rpe.models.vit_rpe import SIZES
 
@@ -31,7 +31,7 @@ def _entry_point(name: str, size: str) -> Callable[..., SequenceTransformer]:
             raise ValueError(f"{name} has no published weights: leave pretrained and pretrained_cfg out")
         try:
             return SequenceTransformer(**{**SIZES[size], **kwargs})
-        except TypeError as error:
+        except (TypeError, UnknownArgument) as error:
             raise argument_error(name, error, SequenceTransformer) from error
 
     create.__name__ = create.__qualname__ = name

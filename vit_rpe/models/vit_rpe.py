@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
 
-from vit_rpe.checks import argument_error
+from vit_rpe.checks import UnknownArgument, argument_error
 from vit_rpe.encodings import list_encodings, parse_specs
 from vit_rpe.models.exchange import Description, checkpoint_filter, public_description, public_name
 from vit_rpe.models.exchange.from_timm import ANY_ARCHITECTURE
@@ -84,7 +84,7 @@ def _create(variant: str, pretrained: bool, source: Description | None = None, *
             feature_cfg={"out_indices": out_indices, "feature_cls": "getter"},
             **kwargs,
         )
-    except TypeError as error:
+    except (TypeError, UnknownArgument) as error:
         raise argument_error(variant, error, VisionTransformer) from error
     except SafetensorError as error:
         raise RuntimeError(f"cannot read the weights given for {variant}: {error}") from error

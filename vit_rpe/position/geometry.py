@@ -15,7 +15,7 @@ from operator import lt
 import torch
 from torch import Tensor
 
-from vit_rpe.checks import warn_renamed
+from vit_rpe.checks import plain, warn_renamed
 
 Device = torch.device | str | None
 
@@ -57,6 +57,7 @@ class TokenGrid:
             if origin is not None:
                 raise ValueError(f"origin={origin!r} and its old name offset={offset!r} are both given")
             origin = offset
+        size, num_prefix, origin, stride, extent = plain((size, num_prefix, origin, stride, extent))
         if not isinstance(size, tuple) or len(size) == 0:
             raise ValueError(f"size must be a non-empty tuple of axis lengths, got {size!r}")
         for name, value in (("origin", origin), ("stride", stride), ("extent", extent)):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from vit_rpe.attention import check_kernel, materialize_bias
-from vit_rpe.checks import check_count, check_type
+from vit_rpe.checks import plain
 from vit_rpe.encodings import (
     Spec,
     create_encoding,
@@ -46,10 +46,6 @@ def split_by_lifetime(
             ``shared`` without parameters to share, a kernel that cannot compute the encodings, or not of the patches
             that are left where the model ``drops_patches``.
     """
-    check_count("embed_dim", dim)
-    check_count("num_heads", num_heads)
-    check_type("rpe_shared", shared, bool)
-    check_type("logit_clip", logit_clip, float | None)
     if dim % num_heads != 0:
         raise ValueError(f"embed_dim must be divisible by num_heads, got {dim} and {num_heads}")
     once: Specs = []
@@ -116,7 +112,7 @@ class RebuildArguments:
         return args if specs is None else {**args, "rpe": specs}
 
     def __set__(self, model: Any, args: dict[str, Any]) -> None:
-        vars(model)["_given_args"] = dict(args)
+        vars(model)["_given_args"] = plain(dict(args))
 
 
 def remembered_specs(model: nn.Module, rpe: Spec | Sequence[Spec] | None) -> Specs | None:

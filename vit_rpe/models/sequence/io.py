@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from vit_rpe.checks import check_count
 from vit_rpe.layers.absolute import sincos_embedding
 from vit_rpe.position.geometry import Device, TokenGrid
 
@@ -30,9 +29,6 @@ def check_ways(
     """
     if (vocab_size is None) == (in_features is None):
         raise ValueError(f"give vocab_size or in_features, got vocab_size={vocab_size} and in_features={in_features}")
-    for name, width in (("vocab_size", vocab_size), ("in_features", in_features)):
-        if width is not None:
-            check_count(name, width)
     if class_token and causal:
         raise ValueError("class_token=True needs causal=False: a prefix token of a causal model sees no other token")
     if pool == "token" and not class_token:

@@ -15,7 +15,7 @@ import torch
 from timm.layers import LayerNorm
 from torch import Tensor, nn
 
-from vit_rpe.checks import check_count, check_rates, unknown_name
+from vit_rpe.checks import check_count, check_rates, checked, unknown_name
 from vit_rpe.encodings import Spec, find_encodings
 from vit_rpe.layers import Block
 from vit_rpe.layers.absolute import check_pos_embed, sincos_embedding
@@ -60,6 +60,13 @@ class SequenceTransformer(nn.Module):
 
     _model_args = RebuildArguments()
 
+    @checked(
+        least={
+            **dict.fromkeys(("vocab_size", "length", "in_features", "embed_dim", "depth", "num_heads"), 1),
+            "num_classes": 0,
+        },
+        positive=("mlp_ratio",),
+    )
     def __init__(
         self,
         vocab_size: int | None = None,
@@ -95,8 +102,6 @@ class SequenceTransformer(nn.Module):
         super().__init__()
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         check_pos_embed(pos_embed, causal=causal)
-        check_count("length", length)
-        check_count("depth", depth)
         check_rates(drop_rate=drop_rate, pos_drop_rate=pos_drop_rate)
         check_rates(proj_drop_rate=proj_drop_rate, attn_drop_rate=attn_drop_rate, drop_path_rate=drop_path_rate)
         for option, value, choices in (("head", head, HEADS), ("pool", pool, POOLS)):
@@ -183,6 +188,7 @@ class SequenceTransformer(nn.Module):
     def get_classifier(self) -> nn.Module:
         return self.head
 
+    @checked(least={"length": 1})
     def set_length(self, length: int) -> None:
         """Make another length the native one: embeddings and tables are resampled, parameters replaced.
 

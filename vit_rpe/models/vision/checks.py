@@ -6,6 +6,7 @@ from numbers import Integral
 
 from vit_rpe.checks import unknown_name
 
+COUNTS = dict.fromkeys(("in_chans", "embed_dim", "depth", "num_heads"), 1)
 POOLS = ("", "avg", "avgmax", "max", "token", "map")
 
 
@@ -26,7 +27,7 @@ def check_divides(img_size: int | tuple[int, int], patch_size: int | tuple[int, 
 def _sides(size: object) -> tuple[int, ...]:
     """One side as both, two as they are, anything else as nothing."""
     given = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
-    return given if all(isinstance(side, Integral) for side in given) else ()
+    return given if all(isinstance(side, Integral) and not isinstance(side, bool) for side in given) else ()
 
 
 def check_pool(global_pool: str, class_token: bool) -> None:

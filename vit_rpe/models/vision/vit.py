@@ -15,7 +15,7 @@ import torch
 from timm.layers import PatchDropoutWithIndices
 from torch import Tensor, nn
 
-from vit_rpe.checks import check_count, check_rates
+from vit_rpe.checks import check_rates, checked
 from vit_rpe.encodings import Spec
 from vit_rpe.layers import RelativeMultiheadAttention
 from vit_rpe.layers.absolute import check_pos_embed
@@ -26,7 +26,7 @@ from vit_rpe.models.backbone.freeze import freeze_positions, unfreeze_positions
 from vit_rpe.models.backbone.init_weights import defer_linear_init, init_encodings, init_layers, init_tokens, undecayed
 from vit_rpe.models.backbone.loading import resample_on_load, resized_embedding
 from vit_rpe.models.backbone.position import RebuildArguments, shared_terms
-from vit_rpe.models.vision.checks import check_divides, check_pool
+from vit_rpe.models.vision.checks import COUNTS, check_divides, check_pool
 from vit_rpe.models.vision.embed import absolute_embedding, drop_patches, embed_tokens, token_grid, token_parameters
 from vit_rpe.models.vision.head import build_pooling, classifier, other_pool, pool_tokens
 from vit_rpe.models.vision.intermediates import Indices, arrange_features, blocks_to_take
@@ -71,6 +71,7 @@ class VisionTransformer(nn.Module):
 
     _model_args = RebuildArguments()
 
+    @checked(least={"num_classes": 0, "reg_tokens": 0, **COUNTS}, positive=("mlp_ratio", "norm_eps"))
     def __init__(
         self,
         img_size: int | tuple[int, int] = 224,
@@ -125,7 +126,6 @@ class VisionTransformer(nn.Module):
         check_divides(img_size, patch_size, dynamic_img_pad)
         check_pool(global_pool, class_token)
         check_pos_embed(pos_embed, causal=causal)
-        check_count("depth", depth)
         check_rates(drop_rate=drop_rate, pos_drop_rate=pos_drop_rate, patch_drop_rate=patch_drop_rate)
         check_rates(proj_drop_rate=proj_drop_rate, attn_drop_rate=attn_drop_rate, drop_path_rate=drop_path_rate)
         norm, act = norm_factory(norm_layer, norm_eps), act_factory(act_layer)
@@ -242,11 +242,12 @@ class VisionTransformer(nn.Module):
     def get_classifier(self) -> nn.Module:
         return self.head
 
+    @checked(least={"num_classes": 0})
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
         """A new head for ``num_classes`` (0: none), and optionally another pooling.
 
         Raises:
-            ValueError: token pooling without a class token, or adding attention pooling.
+            ValueError: token pooling without a class token, adding attention pooling, or no number of classes.
         """
         if global_pool is not None:
             self.attn_pool = other_pool(global_pool, self.attn_pool, self.has_class_token)
@@ -257,15 +258,14 @@ class VisionTransformer(nn.Module):
         self.head = classifier(self.embed_dim, num_classes, device=weight.device, dtype=weight.dtype)
         self.head.train(self.training)
 
+    @checked()
     def set_input_size(
         self,
         img_size: int | tuple[int, int] | None = None,
         patch_size: int | tuple[int, int] | None = None,
     ) -> None:
-        """Make another resolution the native one: embeddings and tables are resampled, parameters replaced.
-
-        Create the optimiser afterwards.
-        """
+        """Make another resolution the native one: embeddings and tables are resampled, parameters replaced (create the
+        optimiser afterwards)."""
         check_divides(
             self.patch_embed.img_size if img_size is None else img_size,
             self.patch_embed.patch_size if patch_size is None else patch_size,
