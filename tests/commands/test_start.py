@@ -116,6 +116,7 @@ def test_without_extras_one_line_names_the_one_to_install(tmp_path: Path) -> Non
     works = [
         ["predict", image, "--checkpoint", run],
         ["encodings"],
+        ["explore", *shown[:-1], out + ".html"],
         ["export", run, "--format", "torch_export", "--output", out + ".pt2"],
         ["benchmark", *SMALLEST],
     ]
@@ -126,7 +127,6 @@ def test_without_extras_one_line_names_the_one_to_install(tmp_path: Path) -> Non
         "study": ["study", "--config", "study/digits", "--list"],
         "speedrun": ["speedrun", "--quick"],
         "visualize": ["visualize", *shown],
-        "explore": ["explore", *shown],
         "encodings": ["encodings", "--pictures", out],
         "share": ["share", "--checkpoint", run, "--output", out],
         "export": ["export", run],

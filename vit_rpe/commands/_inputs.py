@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["load_images", "named_images", "validation_text"]
 
+SAMPLES = Path(__file__).parent.parent / "samples"
+"""Five small images that come with the package."""
 MOST_IMAGES = 4
 """Validation images shown where none are named."""
 
@@ -55,8 +58,8 @@ def load_images(named: NamedModel, words: Sequence[str]) -> tuple[Tensor, Tensor
     from vit_rpe.data.errors import printable
 
     treatment = image_treatment(named.treatment, named.title)
-    if words:
-        files = named_images(words)
+    files = named_images(words) if words else _instead_of_digits(named)
+    if files:
         inputs = torch.stack([treatment(file) for file in files])
         names = [printable(file.name) for file in files]
     else:
@@ -68,6 +71,16 @@ def load_images(named: NamedModel, words: Sequence[str]) -> tuple[Tensor, Tensor
 def validation_text(named: NamedModel) -> Tensor:
     """The first validation sample of the run of a model that takes text: token numbers (1, L)."""
     return _run_data(named, "--text TEXT").val.__getitems__([0]).inputs
+
+
+def _instead_of_digits(named: NamedModel) -> list[Path]:
+    """The five digits that come with the package, for a model of digits where scikit-learn, which has those, is not."""
+    if named.data.get("name") != "digits" or find_spec("sklearn") is not None:
+        return []
+    print(
+        f"scikit-learn and its digits are not installed: five digits of ours are shown, from {SAMPLES}", file=sys.stderr
+    )
+    return sorted(SAMPLES.glob("*.png"))
 
 
 def _validation_images(named: NamedModel) -> tuple[Tensor, list[str]]:

@@ -24,7 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Record the model on the images and write the page."""
-    import matplotlib  # noqa: F401  (told before anything is computed for it)
     import torch
 
     from vit_rpe.viz import record

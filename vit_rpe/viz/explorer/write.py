@@ -113,10 +113,8 @@ def _block(packer: Packer, name: str) -> str:
 
 
 def _colours(name: str) -> list[int]:
-    """Red, green, blue 0..255 of 256 steps of a matplotlib colour map, one after the other."""
-    from matplotlib import colormaps
-
-    return np.rint(colormaps[name](np.linspace(0, 1, 256))[:, :3] * 255).astype(int).flatten().tolist()
+    """Red, green, blue 0..255 of 256 steps of a matplotlib colour map, one after the other, without matplotlib."""
+    return json.loads(_page_file("colours.json"))[name]
 
 
 def _data_url(picture: np.ndarray) -> str:

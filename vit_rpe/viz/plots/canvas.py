@@ -23,8 +23,16 @@ HIDDEN = "0.75"
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """A figure of ``width`` by ``height`` inches that lays its panels out by itself."""
-    from matplotlib.figure import Figure
+    """A figure of ``width`` by ``height`` inches that lays its panels out by itself.
+
+    Raises:
+        ModuleNotFoundError: matplotlib is not installed; the message says how to.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        message = f"{error.name} is not installed, and figures need it: pip install 'vit_rpe[viz]'"
+        raise ModuleNotFoundError(message, name=error.name) from error
 
     return Figure(figsize=(width, height), layout="constrained")
 
