@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import html
 import io
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -114,7 +115,7 @@ def _block(packer: Packer, name: str) -> str:
 
 def _colours(name: str) -> list[int]:
     """Red, green, blue 0..255 of 256 steps of a matplotlib colour map, one after the other, without matplotlib."""
-    return json.loads(_page_file("colours.json"))[name]
+    return json.loads(page_file(PACKAGE, "colours.json"))[name]
 
 
 def _data_url(picture: np.ndarray) -> str:
