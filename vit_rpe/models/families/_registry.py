@@ -26,7 +26,8 @@ from vit_rpe.models.families.levit import LeViT, LeViTDownsample, TinyViT
 from vit_rpe.models.families.maxvit import CoAtNet, MaxViT
 from vit_rpe.models.families.mvitv2 import MViTv2
 from vit_rpe.models.families.plain_vit import PlainViT
-from vit_rpe.models.families.pooling import ClassAttention, LatentPool
+from vit_rpe.models.families.pooling import ClassAttention, LatentPool, RefiningPool
+from vit_rpe.models.families.pooling_maps import EmbeddedPool, RotaryPool
 from vit_rpe.models.families.rotary import Rotary
 from vit_rpe.models.families.sam import SegmentAnything
 from vit_rpe.models.families.sam2_hiera import Sam2Hiera
@@ -113,7 +114,8 @@ FAMILIES = (
     *(MViTv2(), GCViT(), Hiera(), TalkingHeads()),
     *(HuggingFaceViT(), HuggingFaceBeit(), HuggingFaceDinoV3(), HuggingFaceSwin(), HuggingFaceSwinV2()),
     *(HuggingFaceSam(), HuggingFaceVitDet()),
-    *(Beit(), RelativeViT(), ClassAttention(), LatentPool(), TwinsWindows(), TwinsPooled(), Sam2Hiera()),
+    *(Beit(), RelativeViT(), ClassAttention(), LatentPool(), RefiningPool(), EmbeddedPool(), RotaryPool()),
+    *(TwinsWindows(), TwinsPooled(), Sam2Hiera()),
     *(TorchMultihead(), TorchvisionSwin(), TorchvisionSwinV2(), TorchvisionMaxViT()),
 )
 for _family in FAMILIES:

@@ -11,12 +11,14 @@ from typing import Any, ClassVar
 
 import torch
 from timm.layers import PatchEmbed
+from timm.models.naflexvit import NaFlexEmbeds, NaFlexVit
 from torch import Tensor, nn
 
 from vit_rpe.attention import AttentionCall
 from vit_rpe.attention.lazy_terms import Position, combine_later
 from vit_rpe.models.backbone.position import mask_terms
 from vit_rpe.models.families._interface import Family, Place, Sight, whole_image
+from vit_rpe.models.families._patches import grid_of_coordinates
 from vit_rpe.position.geometry import TokenGrid, are_constants
 
 
@@ -35,16 +37,21 @@ class WholeSequence(Family):
         model = self.host(around)
         if model is None:
             return {}
-        embed = model.patch_embed
+        embed = _embedding(model)
         size = tuple(embed.grid_size) if isinstance(embed, PatchEmbed) and embed.grid_size is not None else None
         return {"num_prefix": getattr(model, "num_prefix_tokens", 0), "image": size}
 
     def watched(self, layer: Any, around: Sequence[nn.Module]) -> nn.Module | None:
-        patch_embed = getattr(self.host(around), "patch_embed", None)
-        return patch_embed if isinstance(patch_embed, PatchEmbed) else None
+        embed = _embedding(self.host(around))
+        return embed if isinstance(embed, (PatchEmbed, NaFlexEmbeds)) else None
 
-    def image_of(self, watched: Any, args: tuple[Any, ...]) -> tuple[int, ...]:
-        return tuple(watched.dynamic_feat_size(tuple(args[0].shape[-2:])))
+    def image_of(self, watched: Any, args: tuple[Any, ...]) -> tuple[int, ...] | None:
+        if isinstance(watched, PatchEmbed):
+            return tuple(watched.dynamic_feat_size(tuple(args[0].shape[-2:])))
+        if len(args) > 1 and args[1] is not None:
+            return grid_of_coordinates(args[1])
+        sides = zip(args[0].shape[-2:], watched.patch_size, strict=True)
+        return tuple(-(-side // by) if watched.dynamic_img_pad else side // by for side, by in sides)
 
     def sight(self, layer: Any, place: Place, inputs: Mapping[str, Any]) -> Sight | None:
         if place.image is None:
@@ -58,6 +65,11 @@ class WholeSequence(Family):
         if facts.get("image") is None:
             raise ValueError("the size of the image is not known here: its patch embedding has no fixed grid")
         return TokenGrid(facts["image"], num_prefix=facts["num_prefix"])
+
+
+def _embedding(model: Any) -> Any:
+    """What makes patches of an image."""
+    return model.embeds if isinstance(model, NaFlexVit) else getattr(model, "patch_embed", None)
 
 
 def sequence_call(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,7 +20,11 @@ class Watch:
         self.family = family
         self.places: list[Place] = []
 
-    def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if kwargs:
+            given = inspect.signature(module.forward).bind(*args, **kwargs)
+            given.apply_defaults()
+            args = given.args
         image = self.family.image_of(module, args)
         for place in self.places:
             place.image = image
@@ -42,7 +47,9 @@ def place_layers(model: nn.Module, layers: Mapping[str, nn.Module]) -> tuple[dic
         watched = family.watched(layer, holders)
         if watched is not None:
             watches.setdefault((watched, family), Watch(family)).places.append(places[path])
-    return places, [watched.register_forward_pre_hook(watch) for (watched, _), watch in watches.items()]
+    return places, [
+        watched.register_forward_pre_hook(watch, with_kwargs=True) for (watched, _), watch in watches.items()
+    ]
 
 
 def around(model: nn.Module, path: str) -> list[nn.Module]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from timm.models import gemma4_vit
 from torch import Tensor, nn
 
@@ -20,7 +21,7 @@ from vit_rpe.models.families._interface import Sight
 from vit_rpe.models.families._own import OwnPosition
 from vit_rpe.models.families._patches import grid_of_coordinates
 from vit_rpe.models.families._sequence import WholeSequence, sequence_call
-from vit_rpe.position.terms import PositionTerms
+from vit_rpe.models.families.rotary import rotation_terms
 
 
 class Gemma4(WholeSequence):
@@ -54,12 +55,8 @@ class Gemma4(WholeSequence):
         return OwnPosition({"name": "rope", "base": facts["base"]}, self.native(layer, facts))
 
     def position(self, layer: Any, sight: Sight | None, inputs: Mapping[str, Any]) -> Position:
-        cos, sin = (_rows_first(inputs[name])[..., : layer.head_dim // 2] for name in ("rope_cos", "rope_sin"))
-        if bool((cos == cos[:1]).all()) and bool((sin == sin[:1]).all()):
-            rotation = cos[0], sin[0]  # the same for all samples
-        else:
-            rotation = cos[:, None], sin[:, None]
-        return PositionTerms(rotate_q=rotation, rotate_k=rotation)
+        sin, cos = (_rows_first(inputs[name])[:, None] for name in ("rope_sin", "rope_cos"))
+        return rotation_terms(torch.cat([sin, cos], dim=-1), 0, rotate_half=True)
 
     def call(self, layer: Any, inputs: Mapping[str, Any], sight: Sight | None, position: Position) -> AttentionCall:
         x = inputs["x"]

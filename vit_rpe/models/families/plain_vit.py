@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from timm.layers import Attention
+from timm.models.naflexvit import NaFlexVit
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor
 
@@ -23,7 +24,7 @@ class PlainViT(WholeSequence):
 
     takes_position = True
     layers = (Attention,)
-    hosts = (VisionTransformer,)
+    hosts = (VisionTransformer, NaFlexVit)
 
     def call(self, layer: Any, inputs: Mapping[str, Any], sight: Sight | None, position: Position) -> AttentionCall:
         x = inputs["x"]

@@ -8,16 +8,18 @@ Legend: B batch, H heads, D head width, N tokens with prefix, L queries.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
-from timm.layers import AttentionPoolLatent
-from timm.models import cait, eva, vision_transformer, xcit
+import torch
+from timm.layers import AttentionPoolLatent, AttentionPoolPrr
+from timm.models import cait, eva, naflexvit, vision_transformer, xcit
 from torch import Tensor, nn
 
 from vit_rpe.attention import AttentionCall
 from vit_rpe.attention.lazy_terms import Position
-from vit_rpe.models.families._interface import Family, Place, Sight
-from vit_rpe.models.families._sequence import WholeSequence
+from vit_rpe.models.families._interface import Family, Place, Sight, whole_image
+from vit_rpe.models.families._sequence import WholeSequence, sequence_call
 from vit_rpe.position.geometry import TokenGrid
 
 
@@ -27,8 +29,12 @@ class Pooling(WholeSequence):
     native = Family.native
 
     def sight(self, layer: Any, place: Place, inputs: Mapping[str, Any]) -> Sight | None:
-        whole = super().sight(layer, place, inputs)
-        if whole is None:
+        if place.image is None:
+            return None
+        length = inputs["x"].shape[1]
+        num_prefix = 0 if length == prod(place.image) else place.facts["num_prefix"]  # some pool the patches alone
+        whole = whole_image(place.image, num_prefix)
+        if length != whole.k_grid.num_tokens:
             return None
         return Sight(whole.image, TokenGrid((self.num_queries(layer),)), whole.k_grid, whole.origins, pools=True)
 
@@ -70,14 +76,12 @@ class LatentPool(Pooling):
     """Learned queries; behind the blocks of plain, rotary and perception encoders."""
 
     layers = (AttentionPoolLatent,)
-    hosts = (vision_transformer.VisionTransformer, eva.Eva)
+    hosts = (vision_transformer.VisionTransformer, eva.Eva, naflexvit.NaFlexVit)
 
     def num_queries(self, layer: Any) -> int:
         return int(layer.latent_len)
 
     def call(self, layer: Any, inputs: Mapping[str, Any], sight: Sight | None, position: Position) -> AttentionCall:
-        if inputs.get("attn_mask") is not None:
-            raise ValueError("a mask of an attention pool is not described")
         x = inputs["x"] if layer.pos_embed is None else inputs["x"] + layer.pos_embed[None].to(inputs["x"].dtype)
         q = layer.q(layer.latent.expand(len(x), -1, -1))
         q = layer.q_norm(q.unflatten(-1, (layer.num_heads, -1)).transpose(1, 2))
@@ -91,12 +95,46 @@ class LatentPool(Pooling):
                 return out[:, 0]
             return out.mean(dim=1) if layer.pool == "avg" else out
 
-        return pooled(q, layer.k_norm(k), v, layer.scale, finish, sight, position)
+        return pooled(q, layer.k_norm(k), v, layer.scale, finish, sight, position, mask=inputs.get("attn_mask"))
+
+
+class RefiningPool(WholeSequence):
+    """Tokens attend to each other once more, without parameters (patch representation refinement), then are pooled."""
+
+    layers = (AttentionPoolPrr,)
+    hosts = (vision_transformer.VisionTransformer,)
+    native = Family.native
+
+    def call(self, layer: Any, inputs: Mapping[str, Any], sight: Sight | None, position: Position) -> AttentionCall:
+        x = layer.pre_norm(inputs["x"]).unflatten(-1, (layer.num_heads, -1)).transpose(1, 2)
+
+        def finish(attended: Tensor) -> Tensor:
+            out: Tensor = layer.post_norm(attended.transpose(1, 2).flatten(2))
+            return out[:, 0] if layer.pool == "token" else out.mean(dim=1)
+
+        return sequence_call(layer, (x, x, x), finish, {}, sight, position, dropout_p=0.0)
 
 
 def pooled(
-    q: Tensor, k: Tensor, v: Tensor, scale: float, finish: Any, sight: Sight | None, position: Position, **options: Any
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float,
+    finish: Any,
+    sight: Sight | None,
+    position: Position,
+    *,
+    mask: Tensor | None = None,
+    **options: Any,
 ) -> AttentionCall:
-    """The call of q (B, H, L, D), and k and v of all tokens."""
+    """The call of q (B, H, L, D), and k and v of all tokens; ``mask`` (B or 1, 1, L or 1, N) is True for what is seen,
+    or 0, and the lowest number or minus infinity for what is not.
+
+    Raises:
+        ValueError: a mask with other values.
+    """
     grids = (None, None) if sight is None else (sight.q_grid, sight.k_grid)
-    return AttentionCall(q, k, v, position, None, scale, finish, q_grid=grids[0], k_grid=grids[1], **options)
+    visible = mask if mask is None or mask.dtype == torch.bool else mask == 0
+    if mask is not None and visible is not mask and bool((~visible & (mask > torch.finfo(mask.dtype).min)).any()):
+        raise ValueError("a mask of an attention pool that adds to the logits is not described")
+    return AttentionCall(q, k, v, position, visible, scale, finish, q_grid=grids[0], k_grid=grids[1], **options)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from timm.layers import AttentionRope, RotaryEmbeddingCat, RotaryEmbeddingDinoV3, RotaryEmbeddingMixed
-from timm.models import deepseek_vit, eva, qwen3_vit
+from timm.models import deepseek_vit, eva, naflexvit, qwen3_vit
 from torch import Tensor, nn
 
 from vit_rpe.attention import AttentionCall
@@ -30,7 +30,7 @@ class Rotary(WholeSequence):
 
     takes_position = True
     layers = (eva.EvaAttention, AttentionRope)
-    hosts = (eva.Eva, qwen3_vit.Qwen3VitEncoder, deepseek_vit.DeepseekVitEncoder)
+    hosts = (eva.Eva, qwen3_vit.Qwen3VitEncoder, deepseek_vit.DeepseekVitEncoder, naflexvit.NaFlexVit)
 
     def facts(self, layer: Any, around: Sequence[nn.Module]) -> Mapping[str, Any]:
         model = self.host(around)
@@ -51,14 +51,7 @@ class Rotary(WholeSequence):
         rope = inputs.get("rope")
         if rope is None:
             return NOTHING
-        sin, cos = rope.chunk(2, dim=-1)  # (..., P, D) each
-        half = slice(None, sin.shape[-1] // 2) if layer.rotate_half else slice(None, None, 2)
-        sin, cos = sin[..., half], cos[..., half]
-        if cos.ndim == 4 and cos.shape[0] == 1:  # (1, 1 or H, P, D/2): the same for all samples
-            sin, cos = sin[0], cos[0]
-        prefix = (0, 0, layer.num_prefix_tokens, 0)
-        rotation = F.pad(cos, prefix, value=1.0), F.pad(sin, prefix)
-        return PositionTerms(rotate_q=rotation, rotate_k=rotation)
+        return rotation_terms(rope, layer.num_prefix_tokens, rotate_half=layer.rotate_half)
 
     def call(self, layer: Any, inputs: Mapping[str, Any], sight: Sight | None, position: Position) -> AttentionCall:
         x = inputs["x"]
@@ -75,6 +68,18 @@ class Rotary(WholeSequence):
             return layer.proj_drop(layer.proj(out if gate is None else out * gate))
 
         return sequence_call(layer, (q, k, v), finish, inputs, sight, position)
+
+
+def rotation_terms(rope: Tensor, num_prefix: int, *, rotate_half: bool) -> PositionTerms:
+    """timm's sines and cosines (..., P, 2 D) as rotations of queries and keys; prefix tokens stay as they are."""
+    sin, cos = rope.chunk(2, dim=-1)  # (..., P, D) each
+    half = slice(None, sin.shape[-1] // 2) if rotate_half else slice(None, None, 2)
+    sin, cos = sin[..., half], cos[..., half]
+    if cos.ndim == 4 and bool((cos == cos[:1]).all() and (sin == sin[:1]).all()):  # the same for all samples
+        sin, cos = sin[0], cos[0]
+    prefix = (0, 0, num_prefix, 0)
+    rotation = F.pad(cos, prefix, value=1.0), F.pad(sin, prefix)
+    return PositionTerms(rotate_q=rotation, rotate_k=rotation)
 
 
 def rotary_spec(rope: nn.Module) -> dict[str, Any] | ValueError:
