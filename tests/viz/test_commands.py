@@ -116,7 +116,9 @@ def test_a_model_of_text(tmp_path: Path) -> None:
     assert main(["explore", "--checkpoint", str(tmp_path), "--image", "x.png"]) == 1
 
 
-@pytest.mark.parametrize(("limit", "bits", "over"), [(10_000_000, None, False), (28_300, 7, False), (9, 6, True)])
+@pytest.mark.parametrize(
+    ("limit", "bits", "over"), [(10_000_000, None, False), (28_300, 7, False), (26_000, 6, True), (9, None, True)]
+)
 def test_a_page_that_is_too_large_is_rounded_more(
     checkpoint: Path,
     picture: Path,

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit_rpe.commands._named_model import NamedModel
+from vit_rpe.commands._model import NamedModel
 
 if TYPE_CHECKING:
     from torch import Tensor

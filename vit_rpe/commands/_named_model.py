@@ -1,39 +1,23 @@
-"""The model that ``visualize`` and ``explore`` look at: of a checkpoint, or one of timm's registry by its name."""
+"""The model that ``visualize`` and ``explore`` look at: of a checkpoint, of timm's registry by its name, or of Hugging
+Face's ``transformers``."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vit_rpe.checks import closest
+from vit_rpe.commands._hugging_face import hugging_face_model
+from vit_rpe.commands._model import NamedModel
 from vit_rpe.commands._options import add_checkpoint, add_device, add_img_size, choose_device, image_size, json_object
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from vit_rpe.data import Treatment
-
 __all__ = ["NamedModel", "add_model_arguments", "checkpoint_model", "load_model"]
-
-
-@dataclass
-class NamedModel:
-    """A model in eval mode on its device, and what is known of it.
-
-    ``treatment`` prepares its inputs; ``class_names`` is None where classes have no names; ``data`` are the options of
-    the data it was trained on, empty where they are not known.
-    """
-
-    model: nn.Module
-    treatment: Treatment
-    title: str
-    class_names: list[str] | None
-    device: torch.device
-    data: dict[str, Any] = field(default_factory=dict)
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,11 +25,13 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group(required=True)
     add_checkpoint(which, required=False)
     which.add_argument("--model", metavar="NAME", help="a registered model, ours or any of timm's; random weights")
+    which.add_argument("--hf", metavar="FOLDER_OR_NAME", help="a vision model of Hugging Face's transformers")
     parser.add_argument(
         "--pretrained",
         action="store_true",
         help="with --model: its published weights (a download, unless they come with the package)",
     )
+    parser.add_argument("--weights", metavar="FILE", help="with --model: its weights, .safetensors or .pth")
     parser.add_argument(
         "--model-args", type=json_object, default={}, metavar="JSON", help='with --model: such as \'{"rpe": "rope"}\''
     )
@@ -67,14 +53,20 @@ def load_model(args: argparse.Namespace) -> NamedModel:
         ValueError: an unknown model, options that do not fit it, a checkpoint that is damaged or names no classes.
     """
     device, size = choose_device(args.device), image_size(args.img_size)
-    if args.checkpoint is None:
+    if args.pretrained and args.weights is not None:
+        raise ValueError("--pretrained and --weights are two sources of weights: choose one")
+    if args.model is not None:
         from vit_rpe.models.shipped import shipped_models
 
         if args.pretrained and not args.model_args and args.model in shipped_models():
             return checkpoint_model(args.model, size, device)
-        return _registered(args.model, args.model_args, size, args.pretrained, device)
-    if args.pretrained or args.model_args:
-        raise ValueError("--pretrained and --model-args go with --model: a checkpoint knows its weights and arguments")
+        return _registered(args, size, device)
+    if args.pretrained or args.model_args or args.weights is not None:
+        raise ValueError(
+            "--pretrained, --weights and --model-args go with --model: a checkpoint knows its weights and arguments"
+        )
+    if args.hf is not None:
+        return hugging_face_model(args.hf, size, device)
     return checkpoint_model(args.checkpoint, size, device)
 
 
@@ -99,14 +91,13 @@ def checkpoint_model(path: str | Path, size: tuple[int, int] | None, device: tor
     )
 
 
-def _registered(
-    name: str, model_args: dict[str, Any], size: tuple[int, int] | None, pretrained: bool, device: torch.device
-) -> NamedModel:
+def _registered(args: argparse.Namespace, size: tuple[int, int] | None, device: torch.device) -> NamedModel:
     import timm
     from timm.data import resolve_data_config
 
     from vit_rpe.data import Preprocessing
 
+    name, model_args = args.model, args.model_args
     if not timm.is_model(name):
         known = [*timm.list_models("vit_rpe*"), *timm.list_models()]
         if Path(name).exists():
@@ -114,12 +105,15 @@ def _registered(
         raise ValueError(f"unknown model {name!r}{closest(name, known)}; timm.list_models() lists all")
     given = dict(model_args) if size is None else {**model_args, "img_size": size}
     try:
-        model = timm.create_model(name, pretrained=pretrained, **given)
+        model = timm.create_model(name, pretrained=args.pretrained, **given)
     except TypeError as error:
         raise ValueError(f"{name} does not take these arguments: {error}") from error
-    if not pretrained:
+    if args.weights is not None:
+        _load_weights(model, Path(args.weights).expanduser())
+    elif not args.pretrained:
         print(
-            f"note: {name} has random weights here; --pretrained takes published ones, --checkpoint a trained model's",
+            f"note: {name} has random weights here; --pretrained takes published ones, --weights those of a file, "
+            "--checkpoint a trained model's",
             file=sys.stderr,
         )
     config = resolve_data_config({}, model=model)
@@ -134,3 +128,39 @@ def _registered(
         interpolation=config["interpolation"],
     )
     return NamedModel(model.to(device).eval(), treatment, name, None, device)
+
+
+def _load_weights(model: nn.Module, file: Path) -> None:
+    """Fill a model with the weights of a file; no code of the file is run.
+
+    Raises:
+        ValueError: no such file, or weights that are not those of the model.
+    """
+    import pickle
+
+    import torch
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    from vit_rpe.models.exchange.weights import unwrap
+
+    try:
+        if file.suffix == ".safetensors":
+            state = load_file(file)
+        else:
+            state = torch.load(file, map_location="cpu", weights_only=True)
+        found = unwrap(state)
+    except (OSError, SafetensorError, RuntimeError, pickle.UnpicklingError, AttributeError) as error:
+        raise ValueError(f"--weights {file}: {str(error).splitlines()[0]}") from error
+    wanted = model.state_dict()
+    missing, other = sorted(wanted.keys() - found.keys()), sorted(found.keys() - wanted.keys())
+    if missing or other:
+        lacks = f"lacks {len(missing)} of the model's weights ({', '.join(missing[:3])})" if missing else ""
+        has = f"has {len(other)} that the model does not have ({', '.join(other[:3])})" if other else ""
+        raise ValueError(f"--weights {file} {' and '.join(filter(None, (lacks, has)))}")
+    shapes = [key for key in wanted if wanted[key].shape != found[key].shape]
+    if shapes:
+        key = shapes[0]
+        given, expected = tuple(found[key].shape), tuple(wanted[key].shape)
+        raise ValueError(f"--weights {file}: {key} has shape {given}, the model's has {expected}")
+    model.load_state_dict(found)

@@ -131,5 +131,5 @@ def _draw(folder: Path) -> None:
         extent = (low[1] - 0.5, low[1] + sizes[1] - 0.5, low[0] + sizes[0] - 0.5, low[0] - 0.5)
         panels = [(f"head {head}", (values - mean)[head]) for head in range(heads)]
         title = f"{name}: added to the logit, less its mean\nrow dh, column dw, key minus query (dot: the query)"
-        plot_signed([panels], [""], title=title, extent=extent).savefig(folder / f"{name}.png", dpi=110)
+        plot_signed([panels], [""], title=title, extents=[extent]).savefig(folder / f"{name}.png", dpi=110)
         print(folder / f"{name}.png")

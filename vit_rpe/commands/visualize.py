@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit_rpe.commands._inputs import load_images, validation_text
-from vit_rpe.commands._named_model import NamedModel, add_model_arguments, load_model
+from vit_rpe.commands._model import NamedModel, told_of_size
+from vit_rpe.commands._named_model import add_model_arguments, load_model
 from vit_rpe.commands._options import add_output, number_of_class, numbers
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def _draw_images(named: NamedModel, args: argparse.Namespace) -> Drawn:
     import torch
 
     from vit_rpe import viz
+    from vit_rpe.viz.plots.overlay import asked_of
     from vit_rpe.viz.recording.query import parse_query
 
     if args.text is not None:
@@ -66,15 +68,17 @@ def _draw_images(named: NamedModel, args: argparse.Namespace) -> Drawn:
     query = parse_query(args.query or "mean")
     inputs, pixels, names = load_images(named, args.image)
     target = None if args.target is None else number_of_class(args.target, named.class_names)
-    if target is None:
-        with torch.no_grad(), viz.record(named.model) as seen:
-            named.model(inputs)
-    else:
-        seen = viz.record_class(named.model, inputs, target)
+    with told_of_size(named):
+        if target is None:
+            with torch.no_grad(), viz.record(named.model) as seen:
+                named.model(inputs)
+        else:
+            seen = viz.record_class(named.model, inputs, target)
     layers = numbers(args.layers, "layer", len(seen))
-    heads = numbers(args.heads, "head", seen.num_heads)
-    last = -1 if layers is None else layers[-1]
-    seen.attention(last, query=query)  # a wrong query is told before anything is written
+    chosen = range(len(seen)) if layers is None else layers
+    heads = numbers(args.heads, "head", max(map(seen.heads, chosen)))
+    last = next((layer for layer in reversed(chosen) if not seen.pools(layer)), chosen[-1])
+    seen.attention(last, query=asked_of(seen, last, query))  # a wrong query is told before anything is written
     for image, label in enumerate(_labels(names)):
         for maps in ("attention", "content", "position") + (("gradient_weighted",) if target is not None else ()):
             yield (
@@ -119,14 +123,17 @@ def _draw_text(named: NamedModel, args: argparse.Namespace) -> Drawn:
 def _draw_encoding(seen: Recording, layers: list[int] | None, heads: list[int] | None) -> Drawn:
     from vit_rpe import viz
 
-    chosen = range(len(seen)) if layers is None else layers
-    yield "distance", viz.plot_distance(seen, layers=layers)
-    if any(bool((seen.bias(layer) != 0).any()) for layer in chosen):
-        yield "bias", viz.plot_bias(seen, layers=layers, heads=heads)
+    chosen = [layer for layer in (range(len(seen)) if layers is None else layers) if not seen.pools(layer)]
+    if not chosen:
+        print("no pictures of distance and bias: layers that pool have queries that are nowhere on the image")
+        return
+    yield "distance", viz.plot_distance(seen, layers=chosen)
+    if any(bool(seen.by_offset(layer).nan_to_num().any()) for layer in chosen):
+        yield "bias", viz.plot_bias(seen, layers=chosen, heads=heads)
     else:
         print("no bias picture: these layers add nothing for position to their logits")
-    if all(seen.call(layer).terms.rotate_q is not None for layer in chosen):
-        yield "frequencies", viz.plot_frequencies(seen, layers=layers)
+    if all(seen.some_terms(layer).rotate_q is not None for layer in chosen):
+        yield "frequencies", viz.plot_frequencies(seen, layers=chosen)
 
 
 def _labels(names: list[str]) -> list[str]:

@@ -14,7 +14,8 @@ from vit_rpe.viz.plots.summary import plot_distance, plot_rollout, plot_split
 from vit_rpe.viz.plots.tokens import plot_tokens
 from vit_rpe.viz.recording.gradient import record_class
 from vit_rpe.viz.recording.maps import by_offset, mean_distance, picture_range, rollout
-from vit_rpe.viz.recording.record import Recording, record
+from vit_rpe.viz.recording.record import record
+from vit_rpe.viz.recording.recording import Recording
 from vit_rpe.viz.recording.rotation import rotation_frequencies
 
 __all__ = [

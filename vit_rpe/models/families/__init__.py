@@ -6,6 +6,7 @@ from vit_rpe.models.families._registry import (
     is_described,
     register,
     require_described,
+    without_map,
 )
 from vit_rpe.models.families._watch import around, place_layers
 
@@ -21,4 +22,5 @@ __all__ = [
     "register",
     "require_described",
     "whole_image",
+    "without_map",
 ]

@@ -79,12 +79,17 @@ def require_described(model: nn.Module) -> None:
     """
     known = [module for module in model.modules() if is_described(module) or isinstance(module, AttentionLayer)]
     unknown = [module for module in attention_of(model) if module not in known]
-    blind = [module for module in unknown if _name(module) in WITHOUT_MAP]
+    blind = [module for module in unknown if without_map(module)]
     if blind and len(blind) == len(unknown) and known:
         warnings.warn(f"left out of the recording: {_undescribed(blind[0])}", stacklevel=4)
         return
     for module in (*blind, *unknown):
         raise _undescribed(module)
+
+
+def without_map(layer: nn.Module) -> bool:
+    """Whether a module is attention that says nothing about which token looks at which."""
+    return _name(layer) in WITHOUT_MAP
 
 
 def _name(layer: nn.Module) -> str:

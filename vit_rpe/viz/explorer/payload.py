@@ -4,7 +4,8 @@ Maps of all layers and images would not fit (72 heads of 197 x 197, four images,
 order smaller, and content and position come apart at no cost. ``attention.js`` is the other half: it applies the same
 terms as :func:`vit_rpe.attention_weights`.
 
-Legend: B images, H heads, N tokens with prefix, P prefix tokens, D head width, R relations, h and w grid rows, columns.
+Legend: B images, W windows of one image, H heads, N tokens of a call with prefix (Nq and Nk of queries and keys),
+D head width, R relations, p patches of the image.
 """
 
 from __future__ import annotations
@@ -18,40 +19,73 @@ from torch import Tensor
 from vit_rpe.attention import AttentionCall
 from vit_rpe.position.geometry import TokenGrid, offsets
 from vit_rpe.position.masks import intersect
-from vit_rpe.position.terms import PositionTerms, RelativeVectors, dense_bias, dense_index
+from vit_rpe.position.terms import PositionTerms, RelativeVectors, dense_bias
 from vit_rpe.viz.explorer.packing import Description, Packer
-from vit_rpe.viz.recording.maps import by_offset
-from vit_rpe.viz.recording.record import Recording
+from vit_rpe.viz.plots.overlay import layer_label
+from vit_rpe.viz.recording.on_image import placement
+from vit_rpe.viz.recording.recording import Recording
 from vit_rpe.viz.recording.rotation import rotation_frequencies
+
+
+def pack_layout(packer: Packer, seen: Recording, layer: int, image: tuple[int, ...]) -> dict[str, Any]:
+    """Pack where the patches of the image are in the calls of one layer."""
+    sight = seen.sight(layer)
+    place = placement(sight, image, torch.device("cpu"))
+    return {
+        "heads": seen.heads(layer),
+        "label": layer_label(seen, layer),
+        "windows": len(sight.origins),
+        "queries": sight.q_grid.num_tokens,
+        "keys": sight.k_grid.num_tokens,
+        "grids": [{"size": list(each.size), "prefix": each.num_prefix} for each in (sight.q_grid, sight.k_grid)],
+        "queryOf": None if sight.pools else packer.add(place.query_of.numpy().astype(np.int32)),
+        "keyOf": packer.add(place.key_of.numpy().astype(np.int32)),
+    }
 
 
 def pack_terms(packer: Packer, seen: Recording, layer: int) -> dict[str, Any]:
     """Pack what position adds in one layer, which is the same for all images of the page.
 
     Raises:
-        ValueError: its terms differ between images (a mask per image).
+        ValueError: its terms differ between images (a mask per image), or heads are mixed.
     """
-    grid, _ = seen.grids(layer)
-    call = seen.call(layer)
+    call, sight = seen.call(layer), seen.sight(layer)
     if call.terms.features:
         raise ValueError("the explorer does not show features: what an encoding reads off the content of each image")
     if call.mix_logits is not None:
-        raise ValueError("the explorer does not show talking heads, whose logits are mixed before the softmax")
-    visible = intersect(call.terms.visible, call.visible)
+        raise ValueError("the explorer does not show heads that are mixed before the softmax (talking heads)")
+    grids = sight.q_grid, sight.k_grid
+    windows = len(sight.origins)
+    own, visible = call.visible, None
+    if own is not None and windows > 1 and own.shape[0] > 1:
+        own, visible = None, own
     bias = dense_bias(call.terms)
-    if visible is not None:
-        zero = torch.zeros((), device=visible.device)
-        bias = (zero if bias is None else bias).where(visible, float("-inf"))
+    hidden = intersect(call.terms.visible, own)
+    if hidden is not None:
+        zero = torch.zeros((), device=hidden.device)
+        bias = (zero if bias is None else bias).where(hidden, float("-inf"))
+    picture = None if sight.pools else packer.add_rounded(seen.by_offset(layer).float().cpu().numpy())
     return {
         "scale": call.scale * call.terms.scale,
         "clip": call.logit_clip,
-        "rotation": _pack_rotation(packer, call, grid),
-        "bias": None if bias is None else _pack_pairs(packer, bias, grid),
-        "masks": None if call.visible is None else _pack_pairs(packer, _as_logits(call.visible), grid),
+        "rotation": _pack_rotation(packer, call, grids[0]),
+        "bias": None if bias is None else _pack_pairs(packer, bias, *grids),
+        "masks": None if own is None else _pack_pairs(packer, _as_logits(own), *grids),
+        "windowMasks": None if visible is None else _pack_masks(packer, visible, windows),
         "onQuery": [_pack_vectors(packer, call, part) for part in call.terms.on_query],
         "onKey": [_pack_vectors(packer, call, part) for part in call.terms.on_key],
-        "picture": packer.add_rounded(by_offset(seen.bias(layer), grid, grid).float().cpu().numpy()),
+        "picture": picture,
     }
+
+
+def by_image(tokens: Tensor, windows: int) -> Tensor:
+    """Tokens of all windows one after the other, (B W, H, N, D) to (B, H, W N, D)."""
+    return tokens.unflatten(0, (-1, windows)).transpose(1, 2).flatten(2, 3)
+
+
+def by_window(tokens: Tensor, windows: int) -> Tensor:
+    """The inverse of :func:`by_image`."""
+    return tokens.unflatten(2, (windows, -1)).transpose(1, 2).flatten(0, 1)
 
 
 class Rounded(NamedTuple):
@@ -91,7 +125,7 @@ def round_tokens(tokens: Tensor, mean: Tensor, bits: int) -> Rounded:
     return Rounded(mean, whole, steps, unit)
 
 
-def pack_tokens(packer: Packer, rounded: Rounded, image: int, *, bits: int) -> dict[str, Description]:
+def pack_tokens(packer: Packer, rounded: Rounded, image: int, *, bits: int) -> dict[str, Any]:
     """The rounded tokens of one image."""
     mean, whole, steps = (part[image].cpu().numpy() for part in rounded[:3])
     return {
@@ -122,9 +156,13 @@ def _through_16_bits(values: Tensor) -> Tensor:
 
 def _pack_rotation(packer: Packer, call: AttentionCall, grid: TokenGrid) -> dict[str, Any] | None:
     """Frequencies where the angle is linear in the position, else the whole cos and sin."""
-    rotation = call.terms.rotate_q
+    rotation, of_keys = call.terms.rotate_q, call.terms.rotate_k
     if rotation is None:
         return None
+    if of_keys is None or any(not torch.equal(own, other) for own, other in zip(rotation, of_keys, strict=True)):
+        raise ValueError("the explorer needs queries and keys that are rotated alike")
+    if rotation[0].ndim == 4:
+        raise ValueError("the explorer needs the same terms for all images, got a rotation per image")
     cos, sin = (part if part.ndim == 3 else part[None] for part in rotation)
     start = torch.atan2(sin, cos)[:, grid.num_prefix]
     steps = rotation_frequencies(rotation, grid)
@@ -141,29 +179,46 @@ def _pack_rotation(packer: Packer, call: AttentionCall, grid: TokenGrid) -> dict
     return {"cos": packer.add(cos.float().cpu().numpy()), "sin": packer.add(sin.float().cpu().numpy())}
 
 
-def _pack_vectors(packer: Packer, call: AttentionCall, part: RelativeVectors) -> dict[str, Description]:
-    """Relative vectors: table (H or 1, R, D) and the relation of every pair (N, N), -1 for none."""
-    index = dense_index(call.terms, part)
-    if index.ndim != 2:
+def _pack_vectors(packer: Packer, call: AttentionCall, part: RelativeVectors) -> dict[str, Any]:
+    """Relative vectors: table (H or 1, R, D) and the relation of every pair, -1 for none: (Nq, Nk), or of coordinates
+    along one axis."""
+    index = part.index
+    if part.axis is None and index.ndim != 2:
         raise ValueError("the explorer needs the same terms for all images, got relative vectors per image")
     return {
         "table": packer.add_rounded(part.table.detach().float().cpu().numpy()),
         "index": packer.add(index.to(torch.int16).cpu().numpy()),
+        "axis": part.axis,
     }
 
 
-def _pack_pairs(packer: Packer, values: Tensor, grid: TokenGrid) -> dict[str, Description]:
-    """Logits of all pairs (..., H or 1, N, N): by relation where pairs of one offset agree, else pair by pair."""
+def _pack_masks(packer: Packer, visible: Tensor, windows: int) -> dict[str, Description]:
+    """What each window sees, (B W, 1, Nq, Nk): the patterns that occur, and which a window has."""
+    patterns = visible.cpu().unflatten(0, (-1, windows))
+    if visible.shape[1] != 1 or not bool((patterns == patterns[:1]).all()):
+        raise ValueError("the explorer needs the same mask for all images and heads")
+    found, of = patterns[0, :, 0].flatten(1).unique(dim=0, return_inverse=True)
+    shape = (len(found), *visible.shape[2:])
+    return {
+        "table": packer.add(found.reshape(shape).to(torch.uint8).numpy()),
+        "of": packer.add(of.to(torch.int32).numpy()),
+    }
+
+
+def _pack_pairs(packer: Packer, values: Tensor, q: TokenGrid, k: TokenGrid) -> dict[str, Description]:
+    """Logits of all pairs (..., H or 1, Nq, Nk): by relation where pairs of one offset agree, else pair by pair."""
     values = values.detach().float().reshape((1,) * (4 - values.ndim) + values.shape)
     if len(values) > 1 and not bool((values == values[:1]).all()):
         raise ValueError("the explorer needs the same terms for all images, got a bias or mask per image")
-    values = values[0].expand(-1, grid.num_tokens, grid.num_tokens).cpu()
-    index = _relations(grid)
-    flat, pairs = values.flatten(1), index.flatten()
-    relations = int(pairs.max()) + 1
-    table = flat.new_zeros(flat.shape[0], relations).index_copy(1, pairs, flat)
-    if relations <= 65536 and torch.allclose(table[:, pairs], flat, rtol=1e-5, atol=1e-5):
-        return {"table": packer.add_rounded(table.numpy()), "index": packer.add(index.numpy().astype(np.uint16))}
+    values = values[0].expand(-1, q.num_tokens, k.num_tokens).cpu()
+    flat = values.flatten(1)
+    if q == k:
+        index = _relations(q)
+        pairs = index.flatten()
+        relations = int(pairs.max()) + 1
+        table = flat.new_zeros(flat.shape[0], relations).index_copy(1, pairs, flat)
+        if relations <= 65536 and torch.allclose(table[:, pairs], flat, rtol=1e-5, atol=1e-5):
+            return {"table": packer.add_rounded(table.numpy()), "index": packer.add(index.numpy().astype(np.uint16))}
     return {"table": packer.add_rounded(flat.numpy())}
 
 

@@ -20,17 +20,30 @@ import torch
 from torch import Tensor
 
 from vit_rpe.attention import AttentionCall
+from vit_rpe.models.families import Sight
 from vit_rpe.viz.explorer.packing import ALPHABET, Packer
-from vit_rpe.viz.explorer.payload import Rounded, pack_terms, pack_tokens, round_tokens, rounded_terms
+from vit_rpe.viz.explorer.payload import (
+    Rounded,
+    by_image,
+    by_window,
+    pack_layout,
+    pack_terms,
+    pack_tokens,
+    round_tokens,
+    rounded_terms,
+)
 from vit_rpe.viz.page_files import as_json, fill, page_file
 from vit_rpe.viz.plots.canvas import ATTENTION, SIGNED
 from vit_rpe.viz.plots.overlay import as_picture, image_grid
-from vit_rpe.viz.recording.record import Recording
+from vit_rpe.viz.recording.parts import parts_of
+from vit_rpe.viz.recording.recording import Recording
 
 PACKAGE = "vit_rpe.viz.explorer"
 SCRIPTS = ("reader.js", "attention.js", "drawing.js", "explorer.js")
 FINE_NUMBERS = 2_500_000
 """Up to this many numbers q and k are kept in 16 bits, beyond it in 8, so that the file stays small."""
+MOST_PAIRS = 20_000_000
+"""Pairs of query and key, times heads, up to which a page offers the mean over all patches: it is computed there."""
 
 
 def explorer_page(
@@ -41,6 +54,7 @@ def explorer_page(
     title: str,
     captions: Sequence[str] | None = None,
     bits: int | None = None,
+    layers: Sequence[int] | None = None,
 ) -> str:
     """The page as text, to be written in UTF-8.
 
@@ -52,40 +66,52 @@ def explorer_page(
         captions: a sentence per image, for instance the predicted class.
         bits: per number of q and k, 2 to 16: fewer make the file smaller and the maps coarser; default: 16 where the
             file stays small, else 8.
+        layers: which; default all.
 
     Raises:
-        ValueError: layers that do not attend over a whole image, terms that differ between images, or such bits.
+        ValueError: layers that do not lie on one image, terms that differ between images, or such bits.
     """
     if bits is not None and not 2 <= bits <= 16:
         raise ValueError(f"bits must be 2 to 16, got {bits}")
-    grid = image_grid(seen, 0)
-    for layer in range(len(seen)):
-        if seen.grids(layer) != (grid, grid):
+    numbers = [layer % len(seen) for layer in (range(len(seen)) if layers is None else layers)]
+    grid = image_grid(seen, numbers[0])
+    for layer in numbers:
+        if seen.map_grid(layer) != grid:
             raise ValueError(f"the explorer needs the same grid in all layers, layer {layer} has another one")
+        if seen.sights.get(seen.names[layer]) is None and seen.grids(layer) != (grid, grid):
+            raise ValueError(f"the explorer needs queries and keys on one grid, those of layer {layer} differ")
     common = Packer()
-    terms = [pack_terms(common, seen, layer) for layer in range(len(seen))]
+    packed = [{**pack_layout(common, seen, layer, grid.size), **pack_terms(common, seen, layer)} for layer in numbers]
     packers = [Packer() for _ in names]
     tokens: list[list[Any]] = [[] for _ in names]
     kept, error = bits or 16, 0.0
-    for layer in range(len(seen)):
-        call, mean = seen.call(layer), seen.call(layer, mean="image")
-        kept = bits or (16 if 2 * call.q.numel() * len(seen) <= FINE_NUMBERS else 8)
-        q, k = (round_tokens(x, m[:, :, 0], kept) for x, m in ((call.q, mean.q), (call.k, mean.k)))
-        error = max(error, _largest_error(call, q, k))
+    for layer in numbers:
+        sight, call, mean = seen.sight(layer), seen.call(layer), seen.call(layer, mean="image")
+        windows = len(sight.origins)
+        kept = bits or (16 if 2 * call.q.numel() * len(numbers) <= FINE_NUMBERS else 8)
+        parts = {}
+        for name, own, alone in (("q", call.q, mean.q), ("k", call.k, mean.k)):
+            alone = by_image(alone, windows)
+            even = torch.allclose(alone, alone[:, :, :1], rtol=1e-4, atol=1e-5 * float(alone.abs().max()))
+            centre = alone[:, :, 0] if even else alone.mean(dim=2)
+            parts[name] = round_tokens(by_image(own, windows), centre, kept)
+            if not even:  # what position alone sees differs from token to token: pooled by a padded convolution
+                parts[f"{name}Alone"] = round_tokens(alone, centre, kept)
+        error = max(error, _largest_error(call, sight, parts["q"], parts["k"]))
         for image, packer in enumerate(packers):
-            tokens[image].append(
-                {"q": pack_tokens(packer, q, image, bits=kept), "k": pack_tokens(packer, k, image, bits=kept)}
-            )
+            tokens[image].append({name: pack_tokens(packer, part, image, bits=kept) for name, part in parts.items()})
+    cost = max(each["windows"] * each["queries"] * each["keys"] * each["heads"] for each in packed)
     data = {
         "alphabet": ALPHABET,
         "captions": list(captions) if captions is not None else [""] * len(names),
         "colours": {"attention": _colours(ATTENTION), "signed": _colours(SIGNED)},
         "grid": {"rows": grid.size[0], "columns": grid.size[1], "prefix": grid.num_prefix},
-        "classToken": seen.has_class_token,
+        "classToken": seen.has_class_token and grid.num_prefix > 0,
         "images": [_data_url(as_picture(picture)) for picture in pixels],
+        "layers": packed,
+        "mean": cost <= MOST_PAIRS,
         "names": list(names),
         "rounding": {"bits": kept, "error": error},
-        "terms": terms,
         "tokens": tokens,
     }
     blocks = [_block(packer, f"block-{number}") for number, packer in enumerate([common, *packers])]
@@ -100,12 +126,16 @@ def explorer_page(
 
 
 @torch.no_grad()
-def _largest_error(call: AttentionCall, q: Rounded, k: Rounded) -> float:
+def _largest_error(call: AttentionCall, sight: Sight, q: Rounded, k: Rounded) -> float:
     """By how much any weight, of attention or of content, differs where all numbers are the rounded ones."""
-    dtype = call.q.dtype
-    rounded = call._replace(q=q.values().to(dtype), k=k.values().to(dtype), position=rounded_terms(call.terms))
-    pairs = ((call.weights(), rounded.weights()), (call.content_weights(), rounded.content_weights()))
-    return max(float((exact - found).abs().max()) for exact, found in pairs)
+    dtype, windows = call.q.dtype, len(sight.origins)
+    rounded = call._replace(q=by_window(q.values().to(dtype), windows), k=by_window(k.values().to(dtype), windows))
+    largest = 0.0
+    for (exact, _, _), (found, _, _) in zip(parts_of(call, sight), parts_of(rounded, sight), strict=True):
+        found = found._replace(position=rounded_terms(found.terms))
+        for own, other in ((exact.weights(), found.weights()), (exact.content_weights(), found.content_weights())):
+            largest = max(largest, float((own - other).abs().max()))
+    return largest
 
 
 def _block(packer: Packer, name: str) -> str:

@@ -14,12 +14,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.viz.plots.canvas import SIGNED, new_figure, panels, with_hidden
-from vit_rpe.viz.recording.maps import by_offset, picture_range
-from vit_rpe.viz.recording.record import Recording
+from vit_rpe.viz.plots.overlay import heads_of, layer_label, shorten
+from vit_rpe.viz.recording.maps import picture_range
+from vit_rpe.viz.recording.recording import Recording
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+Extent = tuple[float, float, float, float]
 
 
 def plot_bias(seen: Recording, *, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None) -> Figure:
@@ -32,30 +36,36 @@ def plot_bias(seen: Recording, *, layers: Sequence[int] | None = None, heads: Se
     Raises:
         ValueError: no such layer or head, or a grid of three axes.
     """
-    numbers = list(range(len(seen)) if layers is None else layers)
-    rows = []
-    for layer in numbers:
+    numbers = [layer for layer in (range(len(seen)) if layers is None else layers) if not seen.pools(layer)]
+    if not numbers:
+        raise ValueError("layers that pool have no offsets: their queries are nowhere on the image")
+    rows, extents = [], []
+    for layer, chosen in zip(numbers, heads_of(seen, numbers, heads), strict=True):
         q, k = seen.grids(layer)
-        bias = seen.bias(layer)
-        chosen = range(bias.shape[0]) if heads is None else [seen.head(layer, head) for head in heads]
-        values = by_offset(bias, q, k) if q.ndim > 1 else bias.masked_fill(bias.isinf(), float("nan"))
+        if q.ndim > 2:
+            raise ValueError(f"the bias is drawn for one or two axes, got the grid {q.size}")
+        if q.ndim > 1:
+            values, extent = seen.by_offset(layer), _extent(q, k)
+        else:
+            values, extent = seen.bias(layer), None
+            values = values.masked_fill(values.isinf(), float("nan"))
         rows.append([(f"head {head}", values[head].cpu()) for head in chosen])
-    if q.ndim > 2:
-        raise ValueError(f"the bias is drawn for one or two axes, got the grid {q.size}")
-    labels = [f"layer {layer % len(seen)}" for layer in numbers]
+        extents.append(extent)
+    labels = [layer_label(seen, layer) for layer in numbers]
     what = "what position adds to the logits"
     if any(_depends_on_content(seen, layer) for layer in numbers):
         what += " (for the mean content)"
-    if q.ndim == 1:
-        return plot_signed(rows, labels, title=f"{what}\nrow query, column key", extent=None)
+    where = "row query, column key" if extents[0] is None else "row dh, column dw, key minus query (dot: the query)"
+    return plot_signed(rows, labels, title=f"{what}\n{where}", extents=extents)
+
+
+def _extent(q: TokenGrid, k: TokenGrid) -> Extent:
     low, sizes = picture_range(q, k)
-    extent = (low[1] - 0.5, low[1] + sizes[1] - 0.5, low[0] + sizes[0] - 0.5, low[0] - 0.5)
-    title = f"{what}\nrow dh, column dw, key minus query (dot: the query)"
-    return plot_signed(rows, labels, title=title, extent=extent)
+    return low[1] - 0.5, low[1] + sizes[1] - 0.5, low[0] + sizes[0] - 0.5, low[0] - 0.5
 
 
 def _depends_on_content(seen: Recording, layer: int) -> bool:
-    terms = seen.call(layer).terms
+    terms = seen.some_terms(layer)
     return terms.rotate_q is not None or bool(terms.on_query or terms.on_key or terms.features)
 
 
@@ -64,17 +74,17 @@ def plot_signed(
     labels: Sequence[str],
     *,
     title: str,
-    extent: tuple[float, float, float, float] | None,
+    extents: Sequence[Extent | None],
 ) -> Figure:
     """Panels of signed values (rows, columns) on one zero-centred scale with a colour bar; NaN is grey.
 
     Args:
         rows: per row, panels as (title, values).
         labels: one per row.
-        extent: left, right, bottom and top in offsets, as matplotlib takes it; None for plain matrices.
+        extents: of each row; left, right, bottom and top in offsets, as matplotlib takes it; None for plain matrices.
     """
     columns = max(map(len, rows))
-    shape = rows[0][0][1].shape[0] / rows[0][0][1].shape[1]
+    shape = max(values.shape[0] / values.shape[1] for row in rows for _, values in row)
     figure = new_figure(max(4.6, 1.35 * columns + 1.6), max(1.3 * shape, 0.5) * len(rows) + 0.9)
     figure.set_layout_engine("constrained", w_pad=0.09)  # row labels stick out where ticks are narrow
     axes = panels(figure, len(rows), columns)
@@ -88,30 +98,31 @@ def plot_signed(
                 cmap=with_hidden(SIGNED),
                 vmin=-limit,
                 vmax=limit,
-                extent=extent,
+                extent=extents[index],
                 interpolation="nearest",
             )
-            if index == 0:
+            if column >= max(map(len, rows[:index]), default=0):  # layers may have more heads than the first
                 panel.set_title(name, fontsize=9)
-        axes[index, 0].set_ylabel(labels[index], fontsize=9)
-    if extent is not None:
-        _mark_offsets(axes, extent)
+        for panel in axes[index, len(row) :]:
+            panel.set_visible(False)
+        axes[index, 0].set_ylabel(shorten(labels[index]), fontsize=9 if len(labels[index]) < 16 else 6.5)
+        extent = extents[index]
+        if extent is not None:
+            _mark_offsets(axes[index], extent, below=index + 1 == len(rows) or extent != extents[index + 1])
     figure.colorbar(drawn, ax=axes, shrink=min(1.0, 3.0 / len(rows) + 0.2), aspect=25, label="added to the logit")
     figure.suptitle(title, fontsize=10)
     return figure
 
 
-def _mark_offsets(axes: Any, extent: tuple[float, float, float, float]) -> None:
-    """Ticks at the ends and at offset 0, and a dot where the query is."""
+def _mark_offsets(panels: Any, extent: Extent, *, below: bool) -> None:
+    """Ticks at the ends and at offset 0 (``below`` the panels only where asked for), and a dot where the query is."""
     left, right, bottom, top = extent
-    for panel in axes.flat:
+    for panel in panels:
         panel.plot(0, 0, marker="o", markersize=2.5, color="black")
-    for panel in axes[-1]:
-        panel.set_xticks(sorted({left + 0.5, 0, right - 0.5}))
-    for panel in axes[:, 0]:
-        panel.set_yticks(sorted({top + 0.5, 0, bottom - 0.5}))
-    for panel in axes.flat:
         panel.tick_params(labelsize=7, length=2)
+        if below:
+            panel.set_xticks(sorted({left + 0.5, 0, right - 0.5}))
+    panels[0].set_yticks(sorted({top + 0.5, 0, bottom - 0.5}))
 
 
 def largest(values: Any) -> float:

@@ -5,6 +5,7 @@ Legend: B images, L layers, H heads, C channels, P grid tokens, h and w grid row
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from vit_rpe.checks import unknown_name
 from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.viz.plots.canvas import ATTENTION, colour_scale, new_figure, panels
 from vit_rpe.viz.recording.query import Query, query_token
-from vit_rpe.viz.recording.record import Recording
+from vit_rpe.viz.recording.recording import Recording
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,16 +43,18 @@ def plot_images(
         names: of the images.
     """
     grid = image_grid(seen, layer)
+    query = asked_of(seen, layer, query)
     weights = seen.attention(layer, query=query)
-    chosen = range(weights.shape[1]) if heads is None else heads
+    (chosen,) = heads_of(seen, [layer], heads)
     rows = [
         [("image", None), ("mean of heads", weights[index].mean(dim=0)[grid.num_prefix :])]
-        + [(f"head {head}", weights[index, seen.head(layer, head)][grid.num_prefix :]) for head in chosen]
+        + [(f"head {head}", weights[index, head][grid.num_prefix :]) for head in chosen]
         for index in range(len(pixels))
     ]
     labels = [str(index) for index in range(len(pixels))] if names is None else list(names)
-    title = f"layer {layer % len(seen)}: attention of {query_text(query)}"
-    return plot_overlays(pixels, rows, grid, row_labels=labels, title=title, marked=marked_patch(seen, query, grid))
+    title = f"{layer_label(seen, layer)}: attention of {query_text(query)}"
+    marked = [marked_patch(seen, query, grid)] * len(rows)
+    return plot_overlays(pixels, rows, grid, row_labels=labels, title=title, marked=marked)
 
 
 def plot_layers(
@@ -79,17 +82,15 @@ def plot_layers(
         raise unknown_name("maps", maps, _MAPS)
     numbers = range(len(seen)) if layers is None else layers
     rows = []
-    for layer in numbers:
+    for layer, chosen in zip(numbers, heads_of(seen, numbers, heads), strict=True):
         grid = image_grid(seen, layer)
-        weights = getattr(seen, maps)(layer, query=query)[image, :, grid.num_prefix :]
-        chosen = range(weights.shape[0]) if heads is None else heads
-        rows.append([("image", None)] + [(f"head {head}", weights[seen.head(layer, head)]) for head in chosen])
+        weights = getattr(seen, maps)(layer, query=asked_of(seen, layer, query))[image, :, grid.num_prefix :]
+        rows.append([("image", None)] + [(f"head {head}", weights[head]) for head in chosen])
     title = f"{_MAPS[maps]} of {query_text(query)}"
     chosen_pixels = pixels[image : image + 1].expand(len(rows), -1, -1, -1)
-    labels = [f"layer {layer % len(seen)}" for layer in numbers]
-    return plot_overlays(
-        chosen_pixels, rows, grid, row_labels=labels, title=title, marked=marked_patch(seen, query, grid)
-    )
+    labels = [layer_label(seen, layer) for layer in numbers]
+    marked = [None if seen.pools(layer) else marked_patch(seen, query, image_grid(seen, layer)) for layer in numbers]
+    return plot_overlays(chosen_pixels, rows, grid, row_labels=labels, title=title, marked=marked)
 
 
 _MAPS = {
@@ -107,7 +108,7 @@ def plot_overlays(
     *,
     row_labels: Sequence[str],
     title: str,
-    marked: tuple[int, ...] | None = None,
+    marked: Sequence[tuple[int, ...] | None],
 ) -> Figure:
     """Maps over images, panel by panel; each panel is scaled from 0 to its own largest value, written below it.
 
@@ -116,7 +117,7 @@ def plot_overlays(
         rows: per row, panels as (title, values (P,)); None draws the image alone.
         grid: of the values.
         row_labels: one per row.
-        marked: grid position of the query, outlined.
+        marked: per row, the grid position of the query, which is outlined, or None.
     """
     columns = max(map(len, rows))
     shape = pixels.shape[-2] / pixels.shape[-1]
@@ -131,13 +132,15 @@ def plot_overlays(
             else:
                 overlay(panel, picture, values.reshape(grid.size))
                 panel.set_xlabel(f"max {float(values.max()):.2g}", fontsize=6.5, labelpad=2)
-            if marked is not None:
-                outline(panel, picture, grid, marked)
-            if index == 0 and name:
+            place = marked[index]
+            if place is not None:
+                outline(panel, picture, grid, place)
+            if name and column >= max(map(len, rows[:index]), default=0):  # layers may have more heads than the first
                 panel.set_title(name, fontsize=9)
         for panel in axes[index, len(row) :]:
             panel.set_visible(False)
-        axes[index, 0].set_ylabel(shorten(row_labels[index]), fontsize=9)
+        label = shorten(row_labels[index])
+        axes[index, 0].set_ylabel(label, fontsize=9 if len(label) < 16 else 6.5)
     bar = figure.colorbar(colour_scale(ATTENTION, 1), ax=axes, shrink=min(1.0, 2.0 / len(rows) + 0.2), aspect=25)
     bar.set_ticks([0, 1], labels=["0", "max"], fontsize=8)
     figure.suptitle(title, fontsize=10)
@@ -188,6 +191,38 @@ def image_grid(seen: Recording, layer: int) -> TokenGrid:
     if grid.ndim != 2:
         raise ValueError(f"layer {layer} does not attend over a whole image: its keys lie on {grid.size}")
     return grid
+
+
+def asked_of(seen: Recording, layer: int, query: Query) -> Query:
+    """What to ask a layer where a patch is asked for: layers that pool have queries of their own, and show these."""
+    return "mean" if isinstance(query, tuple) and seen.pools(layer) else query
+
+
+def heads_of(seen: Recording, layers: Sequence[int], heads: Sequence[int] | None) -> list[list[int]]:
+    """Which of the wanted heads every layer has; layers may differ in their number.
+
+    Raises:
+        ValueError: a head that none of the layers has.
+    """
+    numbers = [seen.heads(layer) for layer in layers]
+    if heads is None:
+        return [list(range(number)) for number in numbers]
+    for head in heads:
+        seen.head(layers[numbers.index(max(numbers))], head)
+    return [[head for head in heads if head < number] for number in numbers]
+
+
+_HOLDER = re.compile(r"(\.(attn|attention|self_attn|self|self_attention))+$")
+
+
+def layer_label(seen: Recording, layer: int) -> str:
+    """What a layer is called: by its number; by its module too where layers see different things."""
+    numbered = f"layer {layer % len(seen)}"
+    sights = [seen.sights.get(name) for name in seen.names]
+    if all(sight == sights[0] for sight in sights):
+        return numbered
+    pools = " pools" if seen.pools(layer) else ""
+    return f"{layer % len(seen)} {_HOLDER.sub('', seen.names[layer])}{pools}"
 
 
 def query_text(query: Query) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from vit_rpe.viz.plots.canvas import new_figure
-from vit_rpe.viz.recording.record import Recording
+from vit_rpe.viz.recording.recording import Recording
 from vit_rpe.viz.recording.rotation import rotation_frequencies
 
 if TYPE_CHECKING:

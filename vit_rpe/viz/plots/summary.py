@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from vit_rpe.viz.plots.canvas import HEADS, colour_scale, new_figure, whole_numbers
-from vit_rpe.viz.plots.overlay import image_grid, marked_patch, plot_overlays, query_text
-from vit_rpe.viz.recording.maps import mean_distance, rollout
-from vit_rpe.viz.recording.query import Query, pick_query
-from vit_rpe.viz.recording.record import Recording
+from vit_rpe.viz.plots.overlay import (
+    asked_of,
+    heads_of,
+    image_grid,
+    layer_label,
+    marked_patch,
+    plot_overlays,
+    query_text,
+)
+from vit_rpe.viz.recording.query import Query
+from vit_rpe.viz.recording.recording import Recording
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,21 +36,30 @@ def plot_rollout(
         query: whose rollout.
         names: of the images.
     """
-    grid = image_grid(seen, -1)
-    joint = rollout(seen.attention(layer) for layer in range(len(seen)))
-    picked = pick_query(joint[:, None], query, grid, has_class_token=seen.has_class_token)[:, 0, grid.num_prefix :]
+    found = seen.rollout(query)
+    grid = image_grid(seen, 0)
+    prefix = found.weights.shape[1] - grid.num_patches
     labels = [str(index) for index in range(len(pixels))] if names is None else list(names)
-    rows = [[("image", None), ("rollout", picked[index])] for index in range(len(pixels))]
+    rows = [[("image", None), ("rollout", found.weights[index, prefix:])] for index in range(len(pixels))]
     title = f"rollout of {query_text(query)}"
-    return plot_overlays(pixels, rows, grid, row_labels=labels, title=title, marked=marked_patch(seen, query, grid))
+    if found.approximate is not None:
+        title = "\n".join([title, *wrap(f"approximate: {found.approximate}", 48)])
+    marked = [marked_patch(seen, query, replace(grid, num_prefix=prefix))] * len(rows)
+    return plot_overlays(pixels, rows, grid, row_labels=labels, title=title, marked=marked)
 
 
 def plot_distance(seen: Recording, *, layers: Sequence[int] | None = None) -> Figure:
-    """Mean attention distance of every head over the layers, averaged over the recorded images, in tokens."""
-    numbers = list(range(len(seen)) if layers is None else layers)
-    found = []
-    for layer in numbers:
-        found.append(mean_distance(seen.attention(layer), *seen.grids(layer)).mean(dim=0).cpu())
+    """Mean attention distance of every head over the layers, averaged over the recorded images, in patches.
+
+    Layers that pool have no place on the image and are left out.
+
+    Raises:
+        ValueError: no other layers.
+    """
+    numbers = [layer for layer in (range(len(seen)) if layers is None else layers) if not seen.pools(layer)]
+    if not numbers:
+        raise ValueError("layers that pool have no distance: their queries are nowhere on the image")
+    found = [seen.distance(layer).mean(dim=0).cpu() for layer in numbers]
     places = [layer % len(seen) for layer in numbers]
     last = max(map(len, found)) - 1
     figure = new_figure(max(5, 0.45 * len(numbers) + 2.5), 3.4)
@@ -53,7 +71,7 @@ def plot_distance(seen: Recording, *, layers: Sequence[int] | None = None) -> Fi
     panel.set_xlim(min(places) - 0.5, max(places) + 0.5)
     whole_numbers(panel.xaxis)
     panel.set_xlabel("layer")
-    panel.set_ylabel("mean attention distance (tokens)")
+    panel.set_ylabel(f"mean attention distance ({'patches' if seen.image else 'tokens'})")
     panel.set_ylim(0, 1.1 * max(float(distance.max()) for distance in found) or 1)
     panel.grid(alpha=0.3)
     panel.legend(fontsize=8, loc="lower right")
@@ -84,16 +102,17 @@ def plot_split(
         query: whose attention.
     """
     grid = image_grid(seen, layer)
+    query = asked_of(seen, layer, query)
+    (chosen,) = heads_of(seen, [layer], heads)
     rows = []
     for maps in (seen.attention, seen.content, seen.position):
         weights = maps(layer, query=query)[image, :, grid.num_prefix :]
-        chosen = range(weights.shape[0]) if heads is None else heads
-        rows.append([("image", None)] + [(f"head {head}", weights[seen.head(layer, head)]) for head in chosen])
+        rows.append([("image", None)] + [(f"head {head}", weights[head]) for head in chosen])
     return plot_overlays(
         pixels[image : image + 1].expand(3, -1, -1, -1),
         rows,
         grid,
         row_labels=["attention", "content only", "position only"],
-        title=f"layer {layer % len(seen)}: content and position, {query_text(query)}",
-        marked=marked_patch(seen, query, grid),
+        title=f"{layer_label(seen, layer)}: content and position, {query_text(query)}",
+        marked=[marked_patch(seen, query, grid)] * len(rows),
     )

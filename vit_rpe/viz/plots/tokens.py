@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from vit_rpe.viz.plots.canvas import ATTENTION, new_figure
 from vit_rpe.viz.plots.overlay import shorten
-from vit_rpe.viz.recording.record import Recording
+from vit_rpe.viz.recording.recording import Recording
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from vit_rpe.viz.recording.inputs import Device
-from vit_rpe.viz.recording.record import Recording, record
+from vit_rpe.viz.recording.record import record
+from vit_rpe.viz.recording.recording import Recording
 
 
 def record_class(

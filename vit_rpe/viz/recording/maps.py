@@ -72,18 +72,35 @@ def by_offset(values: Tensor, q: TokenGrid, k: TokenGrid) -> Tensor:
         (H, S_1, ..., S_n), the mean over all pairs with that offset, NaN where there is none. With equal grids of
         size s an axis has 2 s - 1 entries and the query is at s - 1; see :func:`picture_range`.
     """
-    low, sizes = picture_range(q, k)
-    shifted = -offsets(q, k, values.device) - torch.tensor(low, device=values.device)
-    index = torch.zeros(shifted.shape[:-1], dtype=torch.int64, device=values.device)
-    for axis, size in enumerate(sizes):
-        index = index * size + shifted[..., axis]
-    flat = values[:, q.num_prefix :, k.num_prefix :].flatten(1).to(torch.float64)
-    finite = flat.isfinite()
-    index = index.flatten().expand(flat.shape)
-    empty = flat.new_zeros(flat.shape[0], torch.Size(sizes).numel())
-    total = empty.scatter_add(1, index, flat.masked_fill(~finite, 0.0))
-    count = empty.scatter_add(1, index, finite.to(flat.dtype))
-    return (total / count).reshape(-1, *sizes).to(values.dtype)
+    total = OffsetMean(q, k, values.shape[0], values.device)
+    total.add(values, q)
+    return total.mean().to(values.dtype)
+
+
+class OffsetMean:
+    """The mean over pairs with one offset, of values that come part by part."""
+
+    def __init__(self, q: TokenGrid, k: TokenGrid, heads: int, device: torch.device) -> None:
+        self.k = k
+        self.low, self.sizes = picture_range(q, k)
+        self.total = torch.zeros(heads, torch.Size(self.sizes).numel(), dtype=torch.float64, device=device)
+        self.count = torch.zeros_like(self.total)
+
+    def add(self, values: Tensor, q: TokenGrid) -> None:
+        """Values (H, Nq, Nk) of queries on ``q``, a part of the query grid."""
+        shifted = -offsets(q, self.k, values.device) - torch.tensor(self.low, device=values.device)
+        index = torch.zeros(shifted.shape[:-1], dtype=torch.int64, device=values.device)
+        for axis, size in enumerate(self.sizes):
+            index = index * size + shifted[..., axis]
+        flat = values[:, q.num_prefix :, self.k.num_prefix :].flatten(1).to(torch.float64)
+        finite = flat.isfinite()
+        index = index.flatten().expand(flat.shape)
+        self.total.scatter_add_(1, index, flat.masked_fill(~finite, 0.0))
+        self.count.scatter_add_(1, index, finite.to(flat.dtype))
+
+    def mean(self) -> Tensor:
+        """(H, S_1, ..., S_n) float64."""
+        return (self.total / self.count).reshape(-1, *self.sizes)
 
 
 def picture_range(q: TokenGrid, k: TokenGrid) -> tuple[tuple[int, ...], tuple[int, ...]]:

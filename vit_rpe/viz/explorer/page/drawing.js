@@ -1,22 +1,29 @@
 // Colours and canvases. A map is drawn one pixel per patch; the page scales it up.
 "use strict";
 
-function colour(table, value, low, high) {
-  const share = high > low ? (value - low) / (high - low) : 0;
-  const step = 3 * Math.max(0, Math.min(255, Math.round(share * 255)));
-  return [table[step], table[step + 1], table[step + 2]];
+// 256 colours as the words of pixels, and grey at the end.
+const WORDS = new Map();
+function words(table) {
+  if (!WORDS.has(table)) {
+    const bytes = new Uint8ClampedArray(257 * 4).fill(255);
+    for (let step = 0; step < 256; step++) bytes.set(table.slice(3 * step, 3 * step + 3), 4 * step);
+    bytes.set([150, 150, 150], 4 * 256);
+    WORDS.set(table, new Uint32Array(bytes.buffer));
+  }
+  return WORDS.get(table);
 }
 
 // Values (rows x columns) as pixels from `low` to `high`; NaN is grey.
 function drawValues(canvas, values, rows, columns, table, low, high) {
   canvas.width = columns;
   canvas.height = rows;
-  const pixels = new ImageData(columns, rows);
+  const image = new ImageData(columns, rows), pixels = new Uint32Array(image.data.buffer), colours = words(table);
+  const scale = high > low ? 255 / (high - low) : 0;
   for (let at = 0; at < values.length; at++) {
-    const [red, green, blue] = Number.isNaN(values[at]) ? [150, 150, 150] : colour(table, values[at], low, high);
-    pixels.data.set([red, green, blue, 255], 4 * at);
+    const value = values[at], step = Math.max(0, Math.min(255, Math.round((value - low) * scale)));
+    pixels[at] = colours[Number.isNaN(value) ? 256 : step];
   }
-  canvas.getContext("2d").putImageData(pixels, 0, 0);
+  canvas.getContext("2d").putImageData(image, 0, 0);
 }
 
 function drawScale(canvas, table) {
@@ -39,12 +46,10 @@ function drawOverlay(canvas, image, values, grid, table, strength, query) {
   context.drawImage(image, 0, 0, canvas.width, canvas.height);
   context.filter = "none";
   context.globalAlpha = strength;
-  for (let at = 0; at < values.length; at++) {
-    const row = Math.floor(at / columns), column = at % columns;
-    const left = Math.round(column * high), up = Math.round(row * tall);
-    context.fillStyle = `rgb(${colour(table, values[at], 0, top).join()})`;
-    context.fillRect(left, up, Math.round((column + 1) * high) - left, Math.round((row + 1) * tall) - up);
-  }
+  const map = document.createElement("canvas");
+  drawValues(map, values, rows, columns, table, 0, top);
+  context.imageSmoothingEnabled = false;
+  context.drawImage(map, 0, 0, canvas.width, canvas.height);
   context.globalAlpha = 1;
   if (query === null) return;
   const width = Math.max(2, canvas.width / 220);

@@ -4,11 +4,12 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const { grid } = data;
 const find = (id) => document.getElementById(id);
-const numLayers = data.terms.length;
+const numLayers = data.layers.length;
 const patches = grid.rows * grid.columns;
 
 // query: a token's number or "mean"; head: a number or "mean".
-const state = { image: 0, layer: numLayers - 1, head: "mean", mode: "attention", query: "mean", held: false };
+const middle = grid.prefix + Math.floor(grid.rows / 2) * grid.columns + Math.floor(grid.columns / 2);
+const state = { image: 0, layer: numLayers - 1, head: "mean", mode: "attention", query: data.mean ? "mean" : middle, held: false };
 let common = null;
 let layers = [];
 let overviewRun = 0;
@@ -33,11 +34,12 @@ async function showImage(image) {
 
 function layerAt(number) {
   const slot = layers[number];
-  slot.layer ??= new Layer(common[number], slot.tokens, grid);
+  slot.layer ??= new Layer(common[number], slot.tokens, grid.prefix);
   return slot.layer;
 }
 
-const numHeads = () => data.terms[state.layer].picture.shape[0];
+const numHeads = () => data.layers[state.layer].heads;
+const layerName = (number) => data.layers[number].label;
 
 // Attention (N) of every head of a layer for the present query and mode.
 function headRows(number) {
@@ -77,7 +79,8 @@ function show() {
 function showControls(heads) {
   find("image").value = state.image;
   find("layer").value = state.layer;
-  find("layer-number").textContent = state.layer;
+  find("layer-number").textContent = layerName(state.layer).replace(/^layer /, "");
+  find("layer").setAttribute("aria-valuetext", layerName(state.layer));
   if (find("head").options.length !== heads + 1) {
     find("head").replaceChildren(option("mean", "mean of heads"), ...Array.from({ length: heads }, (_, head) => option(head, `head ${head}`)));
   }
@@ -97,7 +100,7 @@ function describe(values, row) {
   const most = `most at patch (${Math.floor(best / grid.columns)}, ${best % grid.columns}), ${share(values[best])}`;
   const rest = grid.prefix ? `; ${share(prefix)} at prefix tokens` : "";
   const head = state.head === "mean" ? "mean of heads" : `head ${state.head}`;
-  find("status").textContent = `${words}, layer ${state.layer}, ${head}, ${queryName()}: ${most}${rest}${state.held ? " (held)" : ""}`;
+  find("status").textContent = `${words}, ${layerName(state.layer)}, ${head}, ${queryName()}: ${most}${rest}${state.held ? " (held)" : ""}`;
 }
 
 function describeRounding({ bits, error }) {
@@ -136,6 +139,8 @@ function showHeads(rows) {
 }
 
 function showBias() {
+  find("bias-section").hidden = common[state.layer].picture === null;
+  if (common[state.layer].picture === null) return;
   const { data: values, shape } = common[state.layer].picture, [heads, rows, columns] = shape, size = rows * columns;
   const limit = values.reduce((top, value) => (Math.abs(value) > top ? Math.abs(value) : top), 0);
   tiles(find("bias"), heads).forEach(([canvas, label], head) => {
@@ -166,20 +171,20 @@ function overviewButton(number, head) {
 }
 
 function makeOverview() {
-  const box = find("overview"), most = Math.max(...data.terms.map((each) => each.picture.shape[0]));
+  const box = find("overview"), most = Math.max(...data.layers.map((each) => each.heads));
   box.style.gridTemplateColumns = `max-content repeat(${most}, max-content)`;
-  data.terms.forEach((each, number) => {
+  data.layers.forEach((each, number) => {
     const name = document.createElement("span");
-    name.textContent = `layer ${number}`;
+    name.textContent = layerName(number);
     box.append(name);
     for (let head = 0; head < most; head++) {
-      const cell = document.createElement(head < each.picture.shape[0] ? "button" : "span");
+      const cell = document.createElement(head < each.heads ? "button" : "span");
       box.append(cell);
       if (cell.tagName === "SPAN") continue;
       cell.type = "button";
       cell.tabIndex = -1;
       cell.id = `cell-${number}-${head}`;
-      cell.setAttribute("aria-label", `layer ${number}, head ${head}`);
+      cell.setAttribute("aria-label", `${layerName(number)}, head ${head}`);
       cell.append(document.createElement("canvas"));
       cell.addEventListener("click", () => set({ layer: number, head }));
     }
@@ -202,7 +207,7 @@ function patchAt(event) {
 }
 
 function moveQuery(down, right) {
-  const start = state.query === "mean" || state.query < grid.prefix ? Math.floor(grid.rows / 2) * grid.columns + Math.floor(grid.columns / 2) : state.query - grid.prefix;
+  const start = (state.query === "mean" || state.query < grid.prefix ? middle : state.query) - grid.prefix;
   const row = Math.min(grid.rows - 1, Math.max(0, Math.floor(start / grid.columns) + down));
   const column = Math.min(grid.columns - 1, Math.max(0, (start % grid.columns) + right));
   set({ query: grid.prefix + row * grid.columns + column, held: true });
@@ -225,7 +230,7 @@ const KEYS = {
   I: () => set({ image: wrap(state.image - 1, data.names.length) }),
   m: () => set({ mode: MODES[wrap(MODES.indexOf(state.mode) + 1, MODES.length)] }),
   c: () => data.classToken && set({ query: 0, held: true }),
-  a: () => set({ query: "mean", held: true }),
+  a: () => data.mean && set({ query: "mean", held: true }),
   Escape: () => set({ held: false }),
 };
 const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
@@ -264,10 +269,11 @@ function listen() {
 
 async function open() {
   const element = find("block-0");
-  common = readArrays(data.terms, await readBlock(element, data.alphabet, Number(element.dataset.length)));
+  common = readArrays(data.layers, await readBlock(element, data.alphabet, Number(element.dataset.length)));
   find("image").replaceChildren(...data.names.map((name, number) => option(number, name)));
   find("layer").max = numLayers - 1;
   find("query-class").hidden = !data.classToken;
+  find("query-mean").hidden = !data.mean;
   drawScale(find("attention-scale"), data.colours.attention);
   drawScale(find("bias-scale"), data.colours.signed);
   describeRounding(data.rounding);

@@ -1,7 +1,7 @@
 // Reads what packing.py wrote: base 85, gzip, then arrays at known places.
 "use strict";
 
-const ARRAYS = { i1: Int8Array, u1: Uint8Array, i2: Int16Array, u2: Uint16Array, f4: Float32Array };
+const ARRAYS = { i1: Int8Array, u1: Uint8Array, i2: Int16Array, u2: Uint16Array, i4: Int32Array, f4: Float32Array };
 
 function fromBase85(text, alphabet) {
   const digit = new Uint8Array(128);
