@@ -108,7 +108,7 @@ def plot_overlays(
     *,
     row_labels: Sequence[str],
     title: str,
-    marked: Sequence[tuple[int, ...] | None],
+    marked: Sequence[tuple[int, ...] | None] = (),
 ) -> Figure:
     """Maps over images, panel by panel; each panel is scaled from 0 to its own largest value, written below it.
 
@@ -117,7 +117,7 @@ def plot_overlays(
         rows: per row, panels as (title, values (P,)); None draws the image alone.
         grid: of the values.
         row_labels: one per row.
-        marked: per row, the grid position of the query, which is outlined, or None.
+        marked: per row, the grid position of the query, which is outlined, or None; default: none anywhere.
     """
     columns = max(map(len, rows))
     shape = pixels.shape[-2] / pixels.shape[-1]
@@ -132,7 +132,7 @@ def plot_overlays(
             else:
                 overlay(panel, picture, values.reshape(grid.size))
                 panel.set_xlabel(f"max {float(values.max()):.2g}", fontsize=6.5, labelpad=2)
-            place = marked[index]
+            place = marked[index] if marked else None
             if place is not None:
                 outline(panel, picture, grid, place)
             if name and column >= max(map(len, rows[:index]), default=0):  # layers may have more heads than the first
