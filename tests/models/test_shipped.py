@@ -16,10 +16,13 @@ import vit_rpe
 from vit_rpe.cli import main
 from vit_rpe.encodings import encoding_class
 from vit_rpe.models.shipped import WEIGHTS, shipped_models, tags_of
+from vit_rpe.viz.explorer.write import PACKAGE, SCRIPTS
+from vit_rpe.viz.page_files import page_file
 
 NAMES = list(shipped_models())
 PLAIN = "vit_rpe_nano_patch2_8"
 ONE = f"{PLAIN}.bias_digits"
+DEMO = Path(__file__).parents[2] / "docs" / "explorer_digits.html"
 
 
 def refuse(*args: Any, **kwargs: Any) -> NoReturn:
@@ -93,7 +96,17 @@ def test_explore_knows_classes_and_data_of_a_name(
     page = tmp_path / "page.html"
     assert main(["explore", *words, "--output", str(page)]) == 0
     assert "predicted: 9, " in page.read_text()
+    assert f"<title>{ONE}</title>" in page.read_text()
     assert "random weights" not in capsys.readouterr().err
+
+
+def test_the_demo_page_is_what_the_command_writes() -> None:
+    """``vit-rpe explore --checkpoint NAME --output docs/explorer_digits.html``; numbers may differ by machine."""
+    shown = DEMO.read_text(encoding="utf-8")
+    assert f"<title>{ONE}</title>" in shown
+    for name in ("explorer.css", *SCRIPTS):
+        assert page_file(PACKAGE, name) in shown, f"write docs/explorer_digits.html anew: {name} has changed"
+    assert len(shown) < 300_000
 
 
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:

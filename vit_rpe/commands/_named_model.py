@@ -76,6 +76,7 @@ def checkpoint_model(path: str | Path, size: tuple[int, int] | None, device: tor
     Raises:
         ValueError: no checkpoint there, one that is damaged or names no classes, or a size the model refuses.
     """
+    from vit_rpe.models.shipped import shipped_models
     from vit_rpe.training.checkpoint.checkpoint import load_checkpoint
 
     loaded = load_checkpoint(path, img_size=size)
@@ -84,7 +85,7 @@ def checkpoint_model(path: str | Path, size: tuple[int, int] | None, device: tor
     return NamedModel(
         loaded.model.to(device).eval(),
         loaded.treatment,
-        loaded.info.model_name,
+        str(path) if str(path) in shipped_models() else loaded.info.model_name,
         list(loaded.class_names),
         device,
         loaded.info.data,
