@@ -1,4 +1,4 @@
-"""CONTRIBUTING's recipe for an encoding and README's example of one are true, tried with the files they name."""
+"""CONTRIBUTING's recipe for an encoding and the tutorial's example of one are true, tried with the files they name."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.position.terms import dense_bias
 
 ROOT = Path(__file__).resolve().parents[2]
+TUTORIAL = ROOT / "docs" / "tutorials" / "write_an_encoding.py"
 RECIPE = re.search(r"- \*\*A new encoding\*\*.*", (ROOT / "CONTRIBUTING.md").read_text())
 FILES = [
     "vit_rpe/encodings/<name>.py",
@@ -28,6 +29,7 @@ FILES = [
     "tests/oracles/<name>.py",
     "docs/encodings.md",
     "README.md",
+    "docs/tutorials/write_an_encoding.py",
 ]
 
 ENCODING = '''
@@ -129,22 +131,22 @@ def test_a_toy_is_resized_suggested_and_registered_once(tmp_path: Path) -> None:
 
 
 def example() -> str:
-    """The code block of README.md that registers an encoding."""
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    (found,) = [block for block in blocks if "@register(" in block]
-    return found
+    """The tutorial that writes an encoding, up to the end of the class."""
+    cells = TUTORIAL.read_text().split("\n# %%")
+    (last,) = [number for number, cell in enumerate(cells) if "@register(" in cell]
+    return "\n".join(f"# %%{cell}" for cell in cells[: last + 1])
 
 
 @pytest.fixture
 def chebyshev(monkeypatch: pytest.MonkeyPatch) -> str:
-    assert "offset_bias" in example(), "README teaches the form that scales"
+    assert "offset_bias" in example(), "the tutorial teaches the form that scales"
     monkeypatch.setattr(_registry, "_REGISTRY", dict(_registry._REGISTRY))
-    exec(compile(example(), "README.md", "exec"), {"__name__": "an_encoding_of_ones_own"})
+    exec(compile(example(), str(TUTORIAL), "exec"), {"__name__": "an_encoding_of_ones_own"})
     return "chebyshev"
 
 
 @pytest.mark.parametrize("axes", [1, 2, 3])
-def test_the_example_in_the_readme_does_what_it_says(chebyshev: str, axes: int) -> None:
+def test_the_example_in_the_tutorial_does_what_it_says(chebyshev: str, axes: int) -> None:
     encoding = create_encoding({"name": chebyshev, "init": 0.3}, HEADS, 12, native_grid(axes, prefix=1))
     with torch.no_grad():
         encoding.get_parameter("weight").mul_(torch.arange(1.0, 4.0))

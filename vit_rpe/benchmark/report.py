@@ -25,7 +25,7 @@ def verdict(result: Result) -> bool | None:
 
 
 def markdown(results: Sequence[Result]) -> str:
-    """The table as README and docs show it."""
+    """The table as docs/performance.md shows it."""
     lines = [
         "| setting | what | against | time | ratio (median, 95 %) | peak memory | target | |",
         "|---|---|---|---:|---:|---:|---:|---|",

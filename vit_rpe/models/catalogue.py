@@ -1,4 +1,4 @@
-"""The table of encodings, read from the registry: for the command line, the README and the documentation."""
+"""The table of encodings, read from the registry: for the command line and the documentation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def catalogue() -> list[Row]:
 
 
 def markdown_table(rows: list[Row]) -> str:
-    """The rows as a Markdown table, as README and docs/encodings.md show it."""
+    """The rows as a Markdown table, as docs/encodings.md shows it."""
     head = "| `rpe=` | paper | adds | parameters in ViT-S/16 | kernels | at another resolution |"
     lines = [head, "|---|---|---|---:|---|---|"]
     lines += [
