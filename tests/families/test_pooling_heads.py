@@ -118,6 +118,7 @@ PLAIN: dict[str, tuple[str, dict[str, Any]]] = {
         "vit_base_patch16_siglip_gap_224",
         {"img_size": (64, 96), "global_pool": "map", "reg_tokens": 3, "pool_include_prefix": False},
     ),
+    "hybrid": ("vit_tiny_r_s16_p8_224", {"img_size": (128, 192)}),
     "naflex": ("naflexvit_base_patch16_gap", {}),
     "naflex-map": ("naflexvit_base_patch16_siglip", {}),
     "naflex-rope": ("naflexvit_base_patch16_gap", {"rope_type": "axial", "pos_embed": "none"}),
@@ -127,7 +128,7 @@ PLAIN: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("case", PLAIN)
 def test_maps_of_sequences(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, options = PLAIN[case]
-    seen = check_weights(timms(name, **options), image(64, 96), monkeypatch)
+    seen = check_weights(timms(name, **options), image(*options.get("img_size", (64, 96))), monkeypatch)
     assert seen.image == (4, 6)
     assert all(sight is not None for sight in seen.sights.values())
     for layer, sight in enumerate(seen.sights.values()):

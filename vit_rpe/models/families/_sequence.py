@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
-from timm.layers import PatchEmbed
+from timm.layers import HybridEmbed, PatchEmbed
 from timm.models.naflexvit import NaFlexEmbeds, NaFlexVit
 from torch import Tensor, nn
 
@@ -38,20 +38,18 @@ class WholeSequence(Family):
         if model is None:
             return {}
         embed = _embedding(model)
-        size = tuple(embed.grid_size) if isinstance(embed, PatchEmbed) and embed.grid_size is not None else None
+        known = isinstance(embed, (PatchEmbed, HybridEmbed)) and embed.grid_size is not None
+        size = tuple(embed.grid_size) if known else None
         return {"num_prefix": getattr(model, "num_prefix_tokens", 0), "image": size}
 
     def watched(self, layer: Any, around: Sequence[nn.Module]) -> nn.Module | None:
         embed = _embedding(self.host(around))
-        return embed if isinstance(embed, (PatchEmbed, NaFlexEmbeds)) else None
+        return embed if isinstance(embed, (PatchEmbed, HybridEmbed, NaFlexEmbeds)) else None
 
     def image_of(self, watched: Any, args: tuple[Any, ...]) -> tuple[int, ...] | None:
-        if isinstance(watched, PatchEmbed):
-            return tuple(watched.dynamic_feat_size(tuple(args[0].shape[-2:])))
-        if len(args) > 1 and args[1] is not None:
+        if isinstance(watched, NaFlexEmbeds) and len(args) > 1 and args[1] is not None:
             return grid_of_coordinates(args[1])
-        sides = zip(args[0].shape[-2:], watched.patch_size, strict=True)
-        return tuple(-(-side // by) if watched.dynamic_img_pad else side // by for side, by in sides)
+        return tuple(watched.dynamic_feat_size(tuple(args[0].shape[-2:])))
 
     def sight(self, layer: Any, place: Place, inputs: Mapping[str, Any]) -> Sight | None:
         if place.image is None:
