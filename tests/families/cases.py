@@ -75,7 +75,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "gcvit-square": ("gcvit_xxtiny", {"img_size": 64, "embed_dim": 16, "window_size": (4, 2, 4, 2)}),
     "gemma4": (
         "gemma4_vit_167m",
-        {"img_size": (64, 96), **VIT, "head_dim": 16, "intermediate_size": 32, "position_embedding_size": 64},
+        {
+            **{"img_size": (64, 96), **VIT, "head_dim": 16, "intermediate_size": 32, "position_embedding_size": 64},
+            "pretrained_cfg_overlay": {"input_size": (3, 64, 96)},  # it takes any size: this one is native
+        },
     ),
     "relpos-rpn": ("vit_relpos_medium_patch16_rpn_224", {"img_size": (64, 96), **VIT}),
     "relpos-cls": ("vit_relpos_medium_patch16_cls_224", {"img_size": (64, 96), **VIT}),
