@@ -68,6 +68,7 @@ def _chances(
     import torch
 
     from vit_rpe.data import BadImageError
+    from vit_rpe.data.errors import printable
 
     for start in range(0, len(files), batch_size):
         read, pixels = [], []
@@ -80,4 +81,8 @@ def _chances(
         if read:
             with torch.no_grad():
                 logits = loaded.model(torch.stack(pixels).to(device))
-            yield from zip(read, logits.float().softmax(dim=1).cpu(), strict=True)
+            chances = logits.float().softmax(dim=1).cpu()
+            for file, without in zip(read, chances.isnan().any(dim=1).tolist(), strict=True):
+                if without:
+                    raise ValueError(f"the model's answer is not a number for {printable(file)}")
+            yield from zip(read, chances, strict=True)

@@ -19,7 +19,7 @@ from vit_rpe.training.checkpoint.sharding import batches_of_every_process
 from vit_rpe.training.checkpoint.state import random_state, restore_inside_epoch, set_random_state
 from vit_rpe.training.interrupt import Interrupt
 from vit_rpe.training.losses import classification_loss, distillation_loss
-from vit_rpe.training.metrics import Evaluation, evaluate
+from vit_rpe.training.metrics import Evaluation, NoAnswerError, evaluate
 from vit_rpe.training.reporting.display import Display
 from vit_rpe.training.reporting.pictures import draw_progress
 from vit_rpe.training.reporting.trackers import log_pictures
@@ -252,8 +252,11 @@ def fit(session: Session, display: Display, resumed: dict | None = None) -> None
             started = time.perf_counter()
             rate = session.schedule.rate(counters.epoch)  # of the epoch's first update
             speed = _train_epoch(session, display, interrupt, resumed)
-            result = evaluate_session(session, between=partial(_between_evaluations, session, display, interrupt))
-            if not math.isfinite(result.loss):
+            try:
+                result = evaluate_session(session, between=partial(_between_evaluations, session, display, interrupt))
+            except NoAnswerError:
+                result = None
+            if result is None or not math.isfinite(result.loss):
                 raise RuntimeError(
                     f"the {session.bundle.held_out} loss is not finite after update {counters.updates} (epoch "
                     f"{counters.epoch + 1}); stopped, nothing of this epoch is saved"

@@ -17,7 +17,11 @@ from torchmetrics.classification import (
     MulticlassConfusionMatrix,
 )
 
-__all__ = ["Evaluation", "evaluate"]
+__all__ = ["Evaluation", "NoAnswerError", "evaluate"]
+
+
+class NoAnswerError(ValueError):
+    """What a model answers is not a number."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,7 @@ def evaluate(
 
     Raises:
         ValueError: fewer than two classes, a label that is none of them, or no sample at all.
+        NoAnswerError: an answer that is not a number, which would count as the first class.
     """
     if num_classes < 2:
         raise ValueError(f"nothing can be evaluated with {num_classes} class: at least 2 are needed")
@@ -84,12 +89,13 @@ def evaluate(
         },
         compute_groups=False,
     ).to(device)
-    loss, count = (SumMetric(nan_strategy="disable").to(device) for _ in range(2))
+    loss, count, without_answer = (SumMetric(nan_strategy="disable").to(device) for _ in range(3))
     table = MulticlassConfusionMatrix(num_classes).to(device) if confusion else None
     was_training = model.training
     model.eval()
     made = 0
     count.update(0)  # so that no samples are a number too
+    without_answer.update(0)
     for images, labels in batches:
         made += 1
         _check_labels(labels, num_classes)
@@ -99,6 +105,7 @@ def evaluate(
         logits = logits.float().flatten(0, -2)
         loss.update(F.cross_entropy(logits, labels, reduction="sum"))
         count.update(len(labels))
+        without_answer.update(logits.isnan().any(dim=1).sum())
         probabilities = logits.softmax(dim=1)
         scores.update(probabilities, labels)
         if table is not None:
@@ -108,6 +115,11 @@ def evaluate(
     model.train(was_training)
     if not int(count.compute()):
         raise ValueError("nothing was evaluated: there is no sample, or none that can be read")
+    if int(without_answer.compute()):
+        raise NoAnswerError(
+            f"the model's answer is not a number for {int(without_answer.compute())} of {int(count.compute())} labels: "
+            "accuracy would mean nothing"
+        )
     values = {name: float(value) for name, value in scores.compute().items()}
     return Evaluation(
         count=int(count.compute()),

@@ -153,12 +153,19 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     """Read ``model.safetensors``.
 
     Raises:
-        ValueError: the file is damaged.
+        ValueError: the file is damaged, or holds numbers that are not finite.
     """
+    file = folder / "model.safetensors"
     try:
-        return load_file(folder / "model.safetensors")
+        weights = load_file(file)
     except (OSError, SafetensorError) as error:
-        raise ValueError(f"cannot read {folder / 'model.safetensors'}: {error}") from error
+        raise ValueError(f"cannot read {file}: {error}") from error
+    broken = [name for name, value in weights.items() if not value.isfinite().all()]
+    if broken:
+        raise ValueError(
+            f"{file} holds numbers that are not finite, in {', '.join(broken[:3])}: no run of ours wrote it"
+        )
+    return weights
 
 
 def load_checkpoint(path: str | Path, *, img_size: int | tuple[int, int] | None = None) -> LoadedCheckpoint:
