@@ -15,12 +15,20 @@ __all__ = ["Account", "BadImages"]
 class Account:
     """Counts, filled while a source is read and split.
 
-    ``taken``: samples (or files of text) by split; ``left_out``: how many by reason, and the first of them by name.
+    ``taken``: samples (or files of text) by split; ``left_out``: how many by reason, and the first of them by name;
+    ``copies``: what is on both sides of the split under other names, in words.
     """
 
     taken: dict[str, int] = field(default_factory=dict)
     left_out: dict[str, int] = field(default_factory=dict)
     first: dict[str, str] = field(default_factory=dict)
+    copies: str = ""
+
+    def say_copies(self, count: int, name: str, other: str, *, side: str, what: str) -> None:
+        """Note what is trained on and held out too, byte for byte: nothing is moved for it. ``name`` and ``other`` are
+        the first pair, ``side`` is what is held out of ``what``."""
+        if count:
+            self.copies = f"{count:,} training {what} also among the {side} {what} ({name} = {other})"
 
     def leave_out(self, reason: str, name: str, count: int = 1) -> None:
         """Count what is not taken; ``name`` is that of the first."""
@@ -35,13 +43,14 @@ class Account:
                  self.left_out.items()]  # fmt: skip
         sides = " and ".join(f"{count:,} {side}" for side, count in self.taken.items())
         rest = f"left out {left:,}: {'; '.join(parts)}" if left else "left out nothing"
-        return f"met {taken + left:,}, took {taken:,} ({sides}), {rest}"
+        return f"met {taken + left:,}, took {taken:,} ({sides}), {rest}{'; ' * bool(self.copies)}{self.copies}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings."""
         return {
             "met": sum(self.taken.values()) + sum(self.left_out.values()),
             "taken": dict(self.taken),
+            "copies": self.copies,
             "left_out": {
                 reason: {"count": count, "first": self.first[reason]} for reason, count in self.left_out.items()
             },

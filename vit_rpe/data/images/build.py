@@ -10,6 +10,7 @@ from vit_rpe.data.bundle import DataBundle
 from vit_rpe.data.errors import DataNotFoundError
 from vit_rpe.data.images.augment import Augmentation
 from vit_rpe.data.images.config import ImageData
+from vit_rpe.data.images.copies import copies
 from vit_rpe.data.images.preprocessing import Preprocessing, image_treatment
 from vit_rpe.data.images.samples import ImageSamples
 from vit_rpe.data.images.split import stratified_split
@@ -132,5 +133,9 @@ def _splits(config: ImageData, source: DataSource, *, strict: bool) -> tuple[Lab
         train = SubsetImages(train, kept)
         source.account.leave_out("not in data.fraction", f"data.fraction={config.fraction}", before - len(kept))
     source.account.taken.update({"training": len(train.labels), word: len(val.labels)})
+    twice = copies(train, val) if strict else None
+    if twice:
+        pair = train.name(twice[0][0]), val.name(twice[0][1])
+        source.account.say_copies(len(twice), *pair, side=word, what="images")
     words = f"{config.name}: {len(train.labels)} training and {len(val.labels)} {word} images{how}"
     return train, val, words

@@ -5,6 +5,7 @@ N is the number of images.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -59,6 +60,11 @@ class FileImages:
     def name(self, index: int) -> str:
         return printable(self.paths[index])
 
+    def sizes(self) -> np.ndarray:
+        """Bytes of every file (N,)."""
+        paths = map(self.paths.__getitem__, range(len(self.paths)))
+        return np.array([os.path.getsize(path) if os.path.exists(path) else -1 for path in paths], dtype=np.int64)
+
 
 @dataclass(frozen=True)
 class SubsetImages:
@@ -76,6 +82,11 @@ class SubsetImages:
 
     def name(self, index: int) -> str:
         return self.whole.name(int(self.indices[index]))
+
+    def sizes(self) -> np.ndarray | None:
+        """Bytes of every image (M,), where the other set tells them."""
+        whole = self.whole.sizes() if hasattr(self.whole, "sizes") else None
+        return None if whole is None else whole[self.indices]
 
 
 @dataclass(frozen=True)

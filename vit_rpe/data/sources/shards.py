@@ -59,6 +59,10 @@ class _ShardImages:
     def name(self, index: int) -> str:
         return printable(f"{self.shards[self.shard[index]]}:{self.members[index]}")
 
+    def sizes(self) -> np.ndarray:
+        """Bytes of every image (N,)."""
+        return self.length
+
 
 @dataclass(frozen=True)
 class _Entry:

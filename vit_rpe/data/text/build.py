@@ -67,6 +67,7 @@ def _split_text(found: Corpus, config: TextData, *, strict: bool) -> tuple[str, 
     else:
         train, val, how = _sides(found, config, strict=strict)
         sides = [_texts(found, side, word) for side, word in ((train, "training"), (val, found.held_out))]
+        _say_copies(found, *sides)
         texts, files = ["".join(side.values()) for side in sides], f"{len(sides[0])} and {len(sides[1])} files"
     where = config.path or "Python standard library"
     return texts[0], texts[1], f"{where}: {len(texts[0]):,} and {len(texts[1]):,} characters, {files} ({how})"
@@ -118,6 +119,14 @@ def _texts(found: Corpus, files: Sequence[TextFile], side: str) -> dict[TextFile
     return texts
 
 
+def _say_copies(found: Corpus, train: dict[TextFile, str], val: dict[TextFile, str]) -> None:
+    """Note training files that say what a held-out file says."""
+    held = {text: file for file, text in reversed(val.items()) if text.strip()}
+    twice = [(file, held[text]) for file, text in train.items() if text in held]
+    for file, other in twice[:1]:
+        found.account.say_copies(len(twice), file.name, other.name, side=found.held_out, what="files")
+
+
 def build_classes(found: Corpus, config: TextData, request: Request) -> DataBundle:
     """Split and encode passages to tell apart, a folder a class; raises as ``build_language``."""
     if config.path is None:
@@ -140,6 +149,7 @@ def build_classes(found: Corpus, config: TextData, request: Request) -> DataBund
         raise ValueError(f"{found.held_out} has classes that training does not have: {', '.join(extra[:10])}")
     for side, word in zip(sides, ("training", found.held_out), strict=True):
         found.account.taken[f"{word} files"] = len(side)
+    _say_copies(found, *sides)
     texts = [["".join(text for file, text in side.items() if class_of(file) == name) for name in names]
              for side in sides]  # fmt: skip
     if request.treatment is None:

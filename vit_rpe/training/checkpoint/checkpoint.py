@@ -162,9 +162,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
         raise ValueError(f"cannot read {file}: {error}") from error
     broken = [name for name, value in weights.items() if not value.isfinite().all()]
     if broken:
-        raise ValueError(
-            f"{file} holds numbers that are not finite, in {', '.join(broken[:3])}: no run of ours wrote it"
-        )
+        raise ValueError(f"{file} holds numbers that are not finite, in {', '.join(broken[:3])}")
     return weights
 
 
