@@ -163,8 +163,9 @@ def test_transposed_image_with_swapped_parameters(name: str) -> None:
     order = torch.tensor([0, 1, 4, 2, 5, 3, 6])  # token (w, h) of the wide grid's sequence in the tall one's
     q, k, v = inputs(tall, tall)
     channels = torch.arange(HEAD_DIM)
-    if getattr(oracle, "AXES_HAVE_CHANNELS", False):  # pairs of the first axis, of the second, twice
-        channels = channels.reshape(2, 2, -1).flip(1).flatten()
+    times = getattr(oracle, "AXES_HAVE_CHANNELS", 0)
+    if times:  # channels of the first axis, of the second, and again
+        channels = channels.reshape(times, 2, -1).flip(1).flatten()
     turned = (q[:, :, order][..., channels], k[:, :, order][..., channels], v[:, :, order])
     torch.testing.assert_close(output(other, wide, wide, turned), output(encoding, tall, tall, (q, k, v))[:, :, order])
 

@@ -11,7 +11,8 @@
 ``refuses(options, native, q_grid, k_grid) -> bool``, only where it is needed
     True where the encoding must raise ValueError, in its constructor or forward.
 ``swap_axes(state) -> state``, where the default, ``_0`` and ``_1`` change places, is not it
-    the parameters for a transposed 2-D grid; ``AXES_HAVE_CHANNELS = True``: q and k channels belong to axes too;
+    the parameters for a transposed 2-D grid; ``AXES_HAVE_CHANNELS = r``: q and k channels belong to axes
+    too, first to the one, then to the other, r times over;
     ``AXES_ALIKE = False``: height and width are not alike by definition;
 ``OFFSET_IS_ALL = False``, ``NATIVE_SIZE_COUNTS = True``
     more than the offset decides; the native size enters the formula.

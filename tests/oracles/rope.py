@@ -41,7 +41,7 @@ CHANGES: dict = {
     ],
     "native": [({"scaling": "linear"}, {"scaling": "linear", "native": (1, 2)})],
 }
-AXES_HAVE_CHANNELS = True
+AXES_HAVE_CHANNELS = 2
 GOLDEN = {1: (1 + math.sqrt(5)) / 2, 2: 1.324717957244746, 3: 1.2207440846057596}
 
 

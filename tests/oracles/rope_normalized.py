@@ -13,7 +13,7 @@ CHANGES: dict = {
     "jitter": [{"jitter": 1.5}],
     "rescale": [{"rescale": 1.5}],
 }
-AXES_HAVE_CHANNELS = True
+AXES_HAVE_CHANNELS = 2
 
 
 def refuses(options: dict, native, q_grid, k_grid) -> bool:

@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from vit_rpe.attention.dispatch import attend, kernel_name
 from vit_rpe.attention.lazy_terms import Position, terms_of
+from vit_rpe.attention.placement import placed_plainly
 from vit_rpe.attention.reference import HeadMix, attention_weights, position_logits, value_output
-from vit_rpe.attention.rotation import rotate
 from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.position.masks import intersect
 from vit_rpe.position.terms import PositionTerms, dense_index
@@ -96,16 +95,16 @@ class AttentionCall(NamedTuple):
 
     def content_weights(self) -> Tensor:
         """The weights with position removed; masks and the softmax scale stay. (B, H, Nq, Nk)."""
-        return self._weights(PositionTerms(scale=self.terms.scale))
+        return self._weights(self.terms.of_content())
 
     def position_logits(self) -> Tensor:
         """What position adds to the logits of these q and k, (B, H, Nq, Nk); -inf where a key is hidden."""
         terms = self.terms
         scale = self.scale * terms.scale
-        content = self.q @ self.k.mT * scale
-        added = torch.zeros_like(content)
-        if terms.rotate_q is not None:
-            added = rotate(self.q, terms.rotate_q) @ rotate(self.k, terms.rotate_k).mT * scale - content
+        added = self.q.new_zeros(*self.q.shape[:3], self.k.shape[2])
+        if terms.moves:
+            here, still = (placed_plainly(self.q, self.k, each) for each in (terms, terms.of_content()))
+            added = (here[0] @ here[1].mT - still[0] @ still[1].mT) * scale
         logits = position_logits(self.q, self.k, terms, scale)
         if logits is not None:
             added = added + logits

@@ -63,6 +63,16 @@ def check_call(q: Tensor, k: Tensor, v: Tensor | None, terms: PositionTerms) -> 
         for part in turn or ():
             tokens, pairs = Length("tokens", x.shape[2]), Length("half the width", x.shape[3] // 2)
             _check(f"terms.{name}", part, (batch, heads, tokens, pairs), least=2)
+    for name, x, polar in (("polar_q", q, terms.polar_q), ("polar_k", k, terms.polar_k)):
+        for part in polar or ():
+            wanted = batch, heads, Length("tokens", x.shape[2]), Length("width", x.shape[3])
+            _check(f"terms.{name}", part, wanted, least=3)
+    for name, x, blocks in (("blocks_q", q, terms.blocks_q), ("blocks_k", k, terms.blocks_k)):
+        if blocks is not None:
+            size = blocks.shape[-1]
+            parts = Length(f"width / {size}", x.shape[3] // size), Length("block", size), Length("block", size)
+            _check(f"terms.{name}", blocks, (batch, heads, Length("tokens", x.shape[2]), *parts), least=5)
+    _check_movement(terms)
     if terms.grids is not None:
         for name, grid, count in zip(("q", "k"), terms.grids, (q.shape[2], k.shape[2]), strict=True):
             if not Length("tokens", grid.num_tokens).fits(count):
@@ -76,6 +86,21 @@ def check_call(q: Tensor, k: Tensor, v: Tensor | None, terms: PositionTerms) -> 
     for name, width in widths:
         for vectors in getattr(terms, name):
             _check_vectors(f"terms.{name}", vectors, width, call, terms)
+
+
+def _check_movement(terms: PositionTerms) -> None:
+    """One way of moving, for both sides; a rotation may leave one side as it is."""
+    ways = {
+        "rotate": (terms.rotate_q, terms.rotate_k),
+        "blocks": (terms.blocks_q, terms.blocks_k),
+        "polar": (terms.polar_q, terms.polar_k),
+    }
+    found = [name for name, sides in ways.items() if any(side is not None for side in sides)]
+    if len(found) > 1:
+        raise ValueError(f"terms move queries and keys in one way at most, got {' and '.join(found)}")
+    for name in found:
+        if name != "rotate" and any(side is None for side in ways[name]):
+            raise ValueError(f"terms.{name}_q and terms.{name}_k come together, got one of them")
 
 
 def _check_tables(terms: PositionTerms, heads: Length) -> None:

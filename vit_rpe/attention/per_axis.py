@@ -142,13 +142,13 @@ def query_features(q: Tensor, terms: PositionTerms, scale: float) -> list[Featur
 def absorb_constants(q: Tensor, terms: PositionTerms) -> tuple[Tensor, PositionTerms]:
     """What every key adds for all queries alike, <k_j, u>, as a shift of the queries: <q_i + u, k_j>.
 
-    Only where all pairs have it and keys are not rotated; the other terms still meet the queries as they were.
+    Only where all pairs have it and position moves nothing; the other terms still meet the queries as they were.
 
     Returns:
         The shifted queries, and the terms without these parts.
     """
     parts = tuple(part for part in terms.on_key if part.axis is not None and is_constant(part))
-    if not parts or terms.rotate_k is not None or any(grid.num_prefix for grid in grids_of(terms)):
+    if not parts or terms.moves or any(grid.num_prefix for grid in grids_of(terms)):
         return q, terms
     rest = tuple(part for part in terms.on_key if part.axis is None or not is_constant(part))
     for part in parts:

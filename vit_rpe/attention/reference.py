@@ -3,7 +3,8 @@
     logits = s (q k^T + on_query + on_key) + features + bias,   weights = softmax(logits over visible keys)
     output = weights v + on_value,                    s = scale * terms.scale
 
-with q and k rotated first where the terms rotate (relative vectors meet the unrotated q and k). A query that sees no
+with q and k rotated first, multiplied by blocks or made polar where the terms say so (:mod:`.placement`; relative
+vectors meet q and k as they were). A query that sees no
 key gets zero weights and a zero output in every kernel.
 
 Legend: B batch, H heads, D head width, Dv value width, Nq/Nk query/key tokens with prefix, R number of relations.
@@ -18,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vit_rpe.attention.checks import check_call
-from vit_rpe.attention.rotation import rotate_plainly
+from vit_rpe.attention.placement import placed_plainly
 from vit_rpe.position.geometry_cache import once_per_forward
 from vit_rpe.position.masks import as_batch_head, intersect, unmask_empty_rows
 from vit_rpe.position.terms import PositionTerms, RelativeVectors, dense_bias, dense_index
@@ -161,7 +162,8 @@ def _weights(q: Tensor, k: Tensor, terms: PositionTerms, options: Options, mix: 
     dtype = torch.promote_types(q.dtype, torch.float32)
     with full_precision(q.device):
         q, k = q.to(dtype), k.to(dtype)
-        logits = rotate_plainly(q, terms.rotate_q) @ rotate_plainly(k, terms.rotate_k).mT * options.scale
+        turned_q, turned_k = placed_plainly(q, k, terms)
+        logits = turned_q @ turned_k.mT * options.scale
         added = position_logits(q, k, terms, options.scale)
         if added is not None:
             logits = logits + added.to(dtype)

@@ -19,9 +19,11 @@ from vit_rpe.encodings.frozen import FrozenPosition
 from vit_rpe.encodings.gaussian import Gaussian
 from vit_rpe.encodings.irpe import IRPE
 from vit_rpe.encodings.kerple import Kerple
+from vit_rpe.encodings.liere import LieRE
 from vit_rpe.encodings.lookhere import LookHere
 from vit_rpe.encodings.none import NoPosition
 from vit_rpe.encodings.pape import PaPE, PaPERotationInvariant
+from vit_rpe.encodings.pope import Pope
 from vit_rpe.encodings.rope import Rope
 from vit_rpe.encodings.rope_mixed import RopeMixed
 from vit_rpe.encodings.rope_normalized import RopeNormalized
@@ -43,10 +45,12 @@ __all__ = [
     "FrozenPosition",
     "Gaussian",
     "Kerple",
+    "LieRE",
     "LookHere",
     "NoPosition",
     "PaPE",
     "PaPERotationInvariant",
+    "Pope",
     "PositionEncoding",
     "RelativeBias",
     "Rope",

@@ -128,7 +128,8 @@ def _refuse_to_load(module: nn.Module, *args: Any) -> None:
 def _changed(terms: PositionTerms, change: Callable[[Tensor], Tensor]) -> PositionTerms:
     """The same terms of other tensors; queries and keys that turn alike still do."""
     new: PositionTerms = _map_tensors(terms, change)
-    return new._replace(rotate_k=new.rotate_q) if terms.rotate_k is terms.rotate_q else new
+    new = new._replace(rotate_k=new.rotate_q) if terms.rotate_k is terms.rotate_q else new
+    return new._replace(blocks_k=new.blocks_q) if terms.blocks_k is terms.blocks_q else new
 
 
 def _map_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:

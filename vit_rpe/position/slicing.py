@@ -14,7 +14,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from vit_rpe.position.geometry import TokenGrid
-from vit_rpe.position.terms import AxisBias, Features, PositionTerms, RelativeVectors
+from vit_rpe.position.terms import AxisBias, Features, PositionTerms, RelativeVectors, of_blocks
 
 Range = tuple[int, int]
 Rotation = tuple[Tensor, Tensor]
@@ -57,6 +57,8 @@ def take_rows(terms: PositionTerms, first: int, last: int) -> PositionTerms:
         on_value=tuple(_vector_rows(part, tokens, (first, last)) for part in terms.on_value),
         grids=(window, k),
         features=tuple(pair._replace(left=rows_of(pair.left, tokens)) for pair in terms.features),
+        blocks_q=of_blocks(terms.blocks_q, lambda part: rows_of(part, tokens)),
+        polar_q=_each(terms.polar_q, lambda part: rows_of(part, tokens)),
     )
 
 
@@ -85,6 +87,10 @@ def take_heads(terms: PositionTerms, first: int, last: int) -> PositionTerms:
         on_key=tables(terms.on_key),
         on_value=tables(terms.on_value),
         features=tuple(Features(*(heads_of(side, first, last) for side in pair)) for pair in terms.features),
+        blocks_q=of_blocks(terms.blocks_q, lambda part: heads_of(part, first, last)),
+        blocks_k=of_blocks(terms.blocks_k, lambda part: heads_of(part, first, last)),
+        polar_q=_each(terms.polar_q, lambda part: heads_of(part, first, last)),
+        polar_k=_each(terms.polar_k, lambda part: heads_of(part, first, last)),
     )
 
 

@@ -2,14 +2,16 @@
 
 An encoding describes, attention applies. The bundle holds tensors only (and the two grids they were made for).
 
-Legend: B batch, H heads, D head width, Nq/Nk query/key tokens with prefix, Sq/Sk the length of one grid axis,
-R number of relations, s the softmax scale.
+Legend: B batch, H heads, D head width, g channels of a block, Nq/Nk query/key tokens with prefix, Sq/Sk the length of
+one grid axis, R number of relations, s the softmax scale.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from vit_rpe.position.geometry import TokenGrid, expand_axis
@@ -66,6 +68,12 @@ class PositionTerms(NamedTuple):
             pair of grid tokens is the entry of its offset; prefix pairs have 0.
         prefix_bias: (H or 1, 3), added to the pairs prefix->patch, patch->prefix and prefix->prefix.
         features: logits += <left_i, right_j>, not scaled by s: a bias of rank F.
+        blocks_q, blocks_k: a matrix for every g channels, (H or 1, N, D/g, g, g) or with a leading batch axis:
+            rotations that do not commute.
+        polar_q, polar_k: (cos, sin), each (H or 1, N, D) or with a leading batch axis: the softplus of a channel is a
+            length at this angle, so that attention doubles the width of q and k; s stays.
+
+    Of rotation, blocks and polar at most one is there, for queries and keys alike.
     """
 
     rotate_q: tuple[Tensor, Tensor] | None = None
@@ -81,6 +89,25 @@ class PositionTerms(NamedTuple):
     offset_bias: tuple[Tensor, ...] = ()
     prefix_bias: Tensor | None = None
     features: tuple[Features, ...] = ()
+    blocks_q: Tensor | None = None
+    blocks_k: Tensor | None = None
+    polar_q: tuple[Tensor, Tensor] | None = None
+    polar_k: tuple[Tensor, Tensor] | None = None
+
+    @property
+    def moves(self) -> bool:
+        """Whether position does something to queries and keys before their product."""
+        parts = (self.rotate_q, self.rotate_k, self.blocks_q, self.blocks_k, self.polar_q, self.polar_k)
+        return any(part is not None for part in parts)
+
+    def of_content(self) -> PositionTerms:
+        """What is left when all tokens stand at one place: the softmax scale, and lengths where they are polar."""
+        at_zero = (
+            None if part is None else (torch.ones_like(part[0]), torch.zeros_like(part[1]))
+            for part in (self.polar_q, self.polar_k)
+        )
+        polar_q, polar_k = at_zero
+        return PositionTerms(scale=self.scale, polar_q=polar_q, polar_k=polar_k)
 
     def take(self, keep: Tensor) -> PositionTerms:
         """The terms of a subset of tokens per sample (patch dropout); each pair keeps its original offset.
@@ -101,6 +128,10 @@ class PositionTerms(NamedTuple):
             on_value=tuple(_take_vectors(self, part, keep) for part in self.on_value),
             scale=self.scale,
             features=tuple(Features(*(_gather(side, 2, keep) for side in pair)) for pair in self.features),
+            blocks_q=_take_blocks(self.blocks_q, keep),
+            blocks_k=_take_blocks(self.blocks_k, keep),
+            polar_q=_take_rotation(self.polar_q, keep),
+            polar_k=_take_rotation(self.polar_k, keep),
         )
 
 
@@ -161,19 +192,23 @@ def combine(a: PositionTerms, b: PositionTerms) -> PositionTerms:
     """Use two encodings at once: biases add, visibilities intersect, relative vectors are joined.
 
     Raises:
-        ValueError: both rotate, both change the softmax scale, or they were made for different grids.
+        ValueError: both move queries and keys, both change the softmax scale, or they were made for different grids.
     """
     if a is NOTHING or b is NOTHING:
         return b if a is NOTHING else a
-    if a.rotate_q is not None and b.rotate_q is not None:
+    if a.moves and b.moves:
         raise ValueError("two rotary encodings cannot be combined: each would rotate the other's result")
     if a.scale != 1.0 and b.scale != 1.0:
         raise ValueError(f"two encodings set the softmax scale (factors {a.scale} and {b.scale})")
     if a.grids is not None and b.grids is not None and a.grids != b.grids:
         raise ValueError(f"terms of different grids cannot be combined: {a.grids} and {b.grids}")
     return PositionTerms(
-        rotate_q=a.rotate_q if a.rotate_q is not None else b.rotate_q,
-        rotate_k=a.rotate_k if a.rotate_k is not None else b.rotate_k,
+        rotate_q=a.rotate_q if a.moves else b.rotate_q,
+        rotate_k=a.rotate_k if a.moves else b.rotate_k,
+        blocks_q=a.blocks_q if a.moves else b.blocks_q,
+        blocks_k=a.blocks_k if a.moves else b.blocks_k,
+        polar_q=a.polar_q if a.moves else b.polar_q,
+        polar_k=a.polar_k if a.moves else b.polar_k,
         bias=_sum(a.bias, b.bias),
         axis_bias=a.axis_bias + b.axis_bias,
         offset_bias=_one_table(a.offset_bias + b.offset_bias),
@@ -210,6 +245,16 @@ def _take_rotation(rotation: tuple[Tensor, Tensor] | None, keep: Tensor) -> tupl
         return None
     cos, sin = (_gather(values[(None,) * (4 - values.ndim)], 2, keep) for values in rotation)
     return cos, sin
+
+
+def of_blocks(blocks: Tensor | None, change: Callable[[Tensor], Tensor]) -> Tensor | None:
+    """A change of channels of tokens (..., N, X), made to matrices (..., N, D/g, g, g)."""
+    return None if blocks is None else change(blocks.flatten(-3)).unflatten(-1, blocks.shape[-3:])
+
+
+def _take_blocks(blocks: Tensor | None, keep: Tensor) -> Tensor | None:
+    """(H or 1, N, D/g, g, g) or with a batch axis -> (B, H or 1, M, D/g, g, g)."""
+    return of_blocks(blocks, lambda values: _gather(values[(None,) * (4 - values.ndim)], 2, keep))
 
 
 def _take_pairs(values: Tensor | None, keep: Tensor) -> Tensor | None:

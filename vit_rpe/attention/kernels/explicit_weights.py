@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vit_rpe.attention.per_axis import absorb_constants, axis_logits, axis_value_output
+from vit_rpe.attention.placement import placed
 from vit_rpe.attention.reference import Options, value_output
-from vit_rpe.attention.rotation import rotate_both
 from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.position.geometry_cache import is_plain
 from vit_rpe.position.masks import unmask_empty_rows
@@ -33,7 +33,7 @@ def explicit_weights(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, opti
         shifted, rest = absorb_constants(q, terms)
         mask = axis_logits(q, k, rest, options.scale)
         mask, empty = masked(None if mask is None else mask.to(dtype), options.visible)
-        q, k = rotate_both(shifted, k, terms.rotate_q, terms.rotate_k)
+        q, k = placed(shifted, k, terms)
         if q.device.type == "cpu" and q.shape[0] > 0 and is_plain() and not torch.is_grad_enabled():
             out = _sample_by_sample(q, k, v, mask, empty, terms, options)
         else:

@@ -11,7 +11,6 @@ Legend: B batch, H heads, D head width, Dv value width, Sq/Sk tokens of one axis
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from vit_rpe.attention.kernels.sdpa import masked_sdpa, needs_eager
@@ -23,8 +22,8 @@ from vit_rpe.attention.per_axis import (
     has_axis_logits,
     one_hots,
 )
+from vit_rpe.attention.placement import placed
 from vit_rpe.attention.reference import Options, eager
-from vit_rpe.attention.rotation import rotate_both
 from vit_rpe.position.prefix import pad_tokens
 from vit_rpe.position.terms import PositionTerms
 
@@ -43,7 +42,7 @@ def fold(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: Options
     mask = axis_logits(q, k, rest, options.scale)
     if mask is not None and needs_eager(q, k, v, mask):
         return eager(q, k, v, whole, options)
-    wide_q, wide_k = rotate_both(shifted, k, terms.rotate_q, terms.rotate_k)
+    wide_q, wide_k = placed(shifted, k, terms)
     if has_axis_logits(terms):
         left, right = channels(q, k, terms, options.scale)
         wide_q = beside(wide_q, left / options.scale)
@@ -52,7 +51,7 @@ def fold(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: Options
         wide_q = beside(wide_q, left.to(q.dtype) / options.scale)
         wide_k = beside(wide_k, right.to(k.dtype))
     wide_v = _with_one_hots(v, terms) if terms.on_value else v
-    out = _same_width_attention(wide_q, wide_k, wide_v, mask, options)
+    out = masked_sdpa(wide_q, wide_k, wide_v, mask, options)
     return _values_of_positions(out, v.shape[-1], terms) if terms.on_value else out
 
 
@@ -86,14 +85,3 @@ def _values_of_positions(out: Tensor, width: int, terms: PositionTerms) -> Tenso
     lengths = sum(part.index.shape[1] for part in terms.on_value)
     weights = out[:, :, grid.num_prefix :, width : width + lengths]
     return out[..., :width] + pad_tokens(axis_value_output(weights, terms.on_value, grid), grid)
-
-
-def _same_width_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, options: Options) -> Tensor:
-    """Attention with q, k and v padded to one width, which the fused kernels ask for."""
-    width = v.shape[-1]
-    missing = q.shape[-1] - width
-    if missing > 0:
-        return masked_sdpa(q, k, F.pad(v, (0, missing)), mask, options)[..., :width]
-    if missing < 0:
-        q, k = F.pad(q, (0, -missing)), F.pad(k, (0, -missing))
-    return masked_sdpa(q, k, v, mask, options)

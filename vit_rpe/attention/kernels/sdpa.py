@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vit_rpe.attention.per_axis import absorb_constants, axis_logits
+from vit_rpe.attention.placement import placed
 from vit_rpe.attention.reference import Options, eager
-from vit_rpe.attention.rotation import rotate_both
 from vit_rpe.position.masks import unmask_empty_rows
 from vit_rpe.position.terms import PositionTerms
 
@@ -24,7 +24,7 @@ def sdpa(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: Options
     mask = axis_logits(q, k, rest, options.scale)
     if mask is not None and needs_eager(q, k, v, mask):
         return eager(q, k, v, terms, options)
-    q, k = rotate_both(shifted, k, terms.rotate_q, terms.rotate_k)
+    q, k = placed(shifted, k, terms)
     return masked_sdpa(q, k, v, mask, options)
 
 
@@ -42,7 +42,7 @@ def needs_eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> bool:
 
 
 def masked_sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, options: Options) -> Tensor:
-    """SDPA of rotated q, k with an additive mask broadcasting to (B, H, Nq, Nk) and ``options.visible``.
+    """SDPA of placed q, k with an additive mask broadcasting to (B, H, Nq, Nk) and ``options.visible``.
 
     A query that sees no key gets all of them for the kernel and zeros after it: backends differ on such a row.
     """
@@ -60,8 +60,20 @@ def masked_sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, options: O
             return out if empty is None else out.masked_fill(empty, 0.0)
         if q.device.type == "cuda":
             mask = aligned(mask)
-    out = F.scaled_dot_product_attention(q, k, v, mask, options.dropout_p, scale=options.scale)
+    out = _of_one_width(q, k, v, mask, options)
     return out if empty is None else out.masked_fill(empty, 0.0)
+
+
+def _of_one_width(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, options: Options) -> Tensor:
+    """SDPA with q, k and v padded to one width, which the fused kernels ask for."""
+    width = v.shape[-1]
+    missing = q.shape[-1] - width
+    if missing > 0:
+        v = F.pad(v, (0, missing))
+    elif missing < 0:
+        q, k = F.pad(q, (0, -missing)), F.pad(k, (0, -missing))
+    out = F.scaled_dot_product_attention(q, k, v, mask, options.dropout_p, scale=options.scale)
+    return out[..., :width] if missing > 0 else out
 
 
 def by_products(q: Tensor, dropout_p: float) -> bool:

@@ -52,6 +52,8 @@ def pack_terms(packer: Packer, seen: Recording, layer: int) -> dict[str, Any]:
     call, sight = seen.call(layer), seen.sight(layer)
     if call.terms.features:
         raise ValueError("the explorer does not show features: what an encoding reads off the content of each image")
+    if call.terms.blocks_q is not None or call.terms.polar_q is not None:
+        raise ValueError("the explorer shows queries and keys that turn in pairs of channels, not by blocks nor polar")
     if call.mix_logits is not None:
         raise ValueError("the explorer does not show heads that are mixed before the softmax (talking heads)")
     grids = sight.q_grid, sight.k_grid

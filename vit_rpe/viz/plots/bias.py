@@ -66,7 +66,7 @@ def _extent(q: TokenGrid, k: TokenGrid) -> Extent:
 
 def _depends_on_content(seen: Recording, layer: int) -> bool:
     terms = seen.some_terms(layer)
-    return terms.rotate_q is not None or bool(terms.on_query or terms.on_key or terms.features)
+    return terms.moves or bool(terms.on_query or terms.on_key or terms.features)
 
 
 def plot_signed(

@@ -75,9 +75,7 @@ class Recording:
     def content(self, layer: int, head: int | None = None, query: Query | None = None) -> Tensor:
         """The map with position removed: masks and the softmax scale stay. As :meth:`attention`."""
         call = self._call(layer)
-        return self._map(
-            call._replace(position=PositionTerms(scale=first_terms(call.position).scale)), layer, head, query
-        )
+        return self._map(call._replace(position=first_terms(call.position).of_content()), layer, head, query)
 
     @torch.no_grad()
     def position(self, layer: int, head: int | None = None, query: Query | None = None) -> Tensor:
