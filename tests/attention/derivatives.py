@@ -59,7 +59,11 @@ def loss(layer: RelativeMultiheadAttention, parameters: Named, x: Tensor) -> Ten
 
 
 def _gradients(value: Tensor, layer: RelativeMultiheadAttention) -> list[Tensor]:
-    return list(torch.autograd.grad(value, list(layer.parameters()), allow_unused=True, materialize_grads=True))
+    return list(
+        torch.autograd.grad(
+            value, [own for own in layer.parameters() if own.requires_grad], allow_unused=True, materialize_grads=True
+        )
+    )
 
 
 def double_backward(layer: RelativeMultiheadAttention) -> Any:
@@ -98,7 +102,7 @@ def jacobian(layer: RelativeMultiheadAttention) -> Any:
 
 def batched_backward(layer: RelativeMultiheadAttention) -> Any:
     out = layer(tokens(layer))[:, 1, :2].flatten()
-    wanted = list(layer.parameters())
+    wanted = [own for own in layer.parameters() if own.requires_grad]
     return torch.autograd.grad(out, wanted, torch.eye(len(out)).double(), is_grads_batched=True, allow_unused=True)
 
 
@@ -132,14 +136,14 @@ WAYS: dict[str, Callable[[RelativeMultiheadAttention], Any]] = {
     "checkpoint": recomputed,
 }
 
-FUSED = ("alibi", "lookhere", "none", "rope", "rope_mixed", "rope_normalized")
+FUSED = ("alibi", "liere", "lookhere", "none", "pope", "rope", "rope_mixed", "rope_normalized")
 """Encodings whose mask needs no gradient, so that torch's fused kernel runs, which has no second derivative."""
 
 TORCH_REFUSES: dict[tuple[str, str], tuple[str, ...]] = {
     ("double backward", "auto"): (*FUSED, "shaw"),
     ("double backward", "sdpa"): FUSED,
     ("double backward", "windows"): ("alibi", "lookhere"),
-    ("double backward", "fold"): ("deberta", "decomposed", "shaw", "transformer_xl"),
+    ("double backward", "fold"): ("deberta", "decomposed", "pape", "pape_ri", "shaw", "transformer_xl"),
 }
 """Cells that end in an error of torch's; every other cell holds."""
 

@@ -35,11 +35,11 @@ def test_compiled_training_step_has_the_same_gradients(rpe: str) -> None:
     model = randomize(tiny(rpe=rpe, class_token=True)).train()
     x = images()
     model(x).square().sum().backward()
-    expected = {key: parameter.grad.clone() for key, parameter in model.named_parameters()}
+    expected = {key: own.grad.clone() for key, own in model.named_parameters() if own.grad is not None}
     model.zero_grad()
     torch.compile(model, backend="aot_eager", fullgraph=True)(x).square().sum().backward()
-    for key, parameter in model.named_parameters():
-        torch.testing.assert_close(parameter.grad, expected[key], atol=1e-4, rtol=1e-3)
+    for key, gradient in expected.items():
+        torch.testing.assert_close(model.get_parameter(key).grad, gradient, atol=1e-4, rtol=1e-3)
 
 
 @pytest.mark.exhaustive
