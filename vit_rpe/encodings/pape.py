@@ -156,10 +156,11 @@ class PaPERotationInvariant(_Content):
         return {"c"}
 
     def features(self, x: Tensor, at_q: Tensor, at_k: Tensor) -> Features:
-        c = at_least_float32(self.c)[:, None, None]
-        a = F.softplus(of_heads(project(self.a, x), self.num_heads)) * c.square() * self.head_dim**-0.5  # (B, H, N, 1)
+        scale = at_least_float32(self.c).square() * self.head_dim**-0.5
+        # softplus of a contiguous tensor: compiled, its gradient has other strides than torch traced where it is not
+        a = F.softplus(project(self.a, x).mT.contiguous()) * scale[:, None]  # (B, H, N)
         squares = at_q.square().sum(1, keepdim=True)
-        left = a * torch.cat([-squares, 2 * at_q, -torch.ones_like(squares)], dim=1)
+        left = a[..., None] * torch.cat([-squares, 2 * at_q, -torch.ones_like(squares)], dim=1)
         squares = at_k.square().sum(1, keepdim=True)
         right = torch.cat([torch.ones_like(squares), at_k, squares], dim=1)
         return Features(left, right[None, None])
