@@ -97,7 +97,7 @@ class LieRE(PositionEncoding):
         total = None
         for axis, generator in enumerate(skew.unbind(0)):
             size = lattice[axis]
-            step = size / (torch.sym_max(size - 1, 1) * self.native[axis])
+            step: Any = size / (torch.sym_max(size - 1, 1) * self.native[axis])
             along = places(grid, axis, skew.device, skew.dtype) * step
             own = along[:, None, None, None] * generator[:, None]  # (H, S, D/g, g, g)
             total = own if total is None else (total[:, :, None] + own[:, None]).flatten(1, 2)
