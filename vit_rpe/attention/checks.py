@@ -65,7 +65,7 @@ def check_call(q: Tensor, k: Tensor, v: Tensor | None, terms: PositionTerms) -> 
             _check(f"terms.{name}", part, (batch, heads, tokens, pairs), least=2)
     for name, x, polar in (("polar_q", q, terms.polar_q), ("polar_k", k, terms.polar_k)):
         for part in polar or ():
-            wanted = batch, heads, Length("tokens", x.shape[2]), Length("width", x.shape[3])
+            wanted = batch, heads, Length("tokens", x.shape[2], or_one=True), Length("width", x.shape[3])
             _check(f"terms.{name}", part, wanted, least=3)
     for name, x, blocks in (("blocks_q", q, terms.blocks_q), ("blocks_k", k, terms.blocks_k)):
         if blocks is not None:

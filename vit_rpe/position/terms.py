@@ -103,7 +103,7 @@ class PositionTerms(NamedTuple):
     def of_content(self) -> PositionTerms:
         """What is left when all tokens stand at one place: the softmax scale, and lengths where they are polar."""
         at_zero = (
-            None if part is None else (torch.ones_like(part[0]), torch.zeros_like(part[1]))
+            None if part is None else (torch.ones_like(part[0][..., :1, :]), torch.zeros_like(part[1][..., :1, :]))
             for part in (self.polar_q, self.polar_k)
         )
         polar_q, polar_k = at_zero
