@@ -290,3 +290,16 @@ def test_gradients_of_layers_that_give_their_size_too() -> None:
     weighted = found.gradient_weighted(3, query="mean")
     assert weighted.shape[0] == 2
     assert bool((weighted > 0).any())
+
+
+@pytest.mark.parametrize("case", ["mvitv2-cls", "gcvit", "hiera", "cait"])
+def test_whatever_is_asked_of_a_layer_has_an_answer(case: str) -> None:
+    seen = record_class(build(case), image(case), 1)
+    assert seen.image is not None
+    for layer in (each for each in range(len(seen)) if not seen.pools(each)):
+        patches = seen.map_grid(layer).num_tokens
+        for maps in (seen.content, seen.position, seen.gradient_weighted):
+            assert maps(layer, query=(1, 2)).shape[-1] == patches
+        torch.testing.assert_close(seen.position(layer, query=(1, 2)).sum(-1), torch.ones(2, seen.heads(layer)))
+        assert bool((seen.distance(layer) > 0).all())
+        assert bool((seen.by_offset(layer).nan_to_num() != 0).any()) == (case not in ("hiera", "cait"))

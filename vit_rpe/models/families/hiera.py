@@ -44,6 +44,7 @@ class Hiera(Family):
 
     takes_position = True
     reads_content = False
+    cuts_inside = True
     layers = (hiera.MaskUnitAttention,)
 
     def facts(self, layer: Any, around: Sequence[nn.Module]) -> Mapping[str, Any]:
