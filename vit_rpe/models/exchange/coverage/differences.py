@@ -14,7 +14,7 @@ from timm.models import mvitv2
 from torch import Tensor
 
 from vit_rpe.models.exchange.coverage.float64 import in_float64
-from vit_rpe.models.exchange.coverage.listing import on_meta
+from vit_rpe.models.exchange.coverage.listing import not_drawn, on_meta
 from vit_rpe.models.exchange.coverage.random_weights import randomize
 from vit_rpe.models.exchange.coverage.reduced import image_sizes, reduced_args
 from vit_rpe.models.families.mvitv2 import fit_tables
@@ -82,7 +82,8 @@ def _difference(
 ) -> tuple[float, float]:
     """What ours differs by, and (only ``wide``) what timm's differs by from itself without position."""
     with in_float64() if wide else nullcontext(), torch.no_grad():
-        theirs: Any = timm.create_model(name, **small, **_size_args(name, size)).eval()
+        with not_drawn():
+            theirs: Any = timm.create_model(name, **small, **_size_args(name, size)).eval()
         if isinstance(theirs, mvitv2.MultiScaleVit):
             fit_tables(theirs, size)
         randomize(theirs, 0)

@@ -8,14 +8,15 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
 import timm
 import torch
 from timm.models import model_entrypoint
-from torch import nn
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 TABLES = re.compile(
     r"^(relative_position_bias_table|attention_biases|rel_pos_[hw]|relative_coords_table|rel_coords_log"
@@ -60,9 +61,34 @@ def files() -> Iterator[str]:
 
 def on_meta(name: str, **changes: Any) -> nn.Module:
     """One of timm's architectures without memory for its weights."""
-    with torch.device("meta"):
+    with torch.device("meta"), not_drawn():
         model: nn.Module = timm.create_model(name, **changes)
     return model
+
+
+class _NotDrawn(TorchFunctionMode):
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        given = kwargs or {}
+        if func in DRAWING:
+            return args[0] if args else given["tensor"]
+        return func(*args, **given)
+
+
+DRAWING = frozenset(
+    (
+        *(Tensor.uniform_, Tensor.normal_, Tensor.erfinv_, Tensor.clamp_),
+        *(nn.init.uniform_, nn.init.normal_, nn.init.trunc_normal_),
+        *(nn.init.kaiming_uniform_, nn.init.kaiming_normal_, nn.init.xavier_uniform_, nn.init.xavier_normal_),
+    )
+)
+"""What initialisations draw weights with: most of the time that building a model takes."""
+
+
+def not_drawn() -> TorchFunctionMode:
+    """Within it weights that are drawn at random are left as they come, for models whose weights do not matter."""
+    return _NotDrawn()
 
 
 def may_have_position(name: str) -> bool:

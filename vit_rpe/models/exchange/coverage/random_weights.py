@@ -19,4 +19,4 @@ def randomize(model: Any, seed: int) -> None:
             position = POSITION.search(key) is not None
             table = parameter.ndim < 2 or (position and "mlp" not in key)
             spread = (0.5 if table else parameter[0].numel() ** -0.5) * (4 if position else 1)
-            parameter.copy_(torch.randn(parameter.shape, generator=generator) * spread)
+            parameter.normal_(0.0, spread, generator=generator)
