@@ -20,6 +20,10 @@ EVERY = pytest.mark.exhaustive
 SPECS = ("bias", "rope", "cpb", "decomposed", ["bias", "rope_mixed"])
 
 
+FIXED = [case for case in CASES if case != "gemma4"]
+"""Models of a native size, which the cases have; Gemma 4 takes any, and is frozen for the largest."""
+
+
 def randomized(model: Any) -> Any:
     """Positions that start at zero, moved away from it."""
     with torch.no_grad():
@@ -40,7 +44,7 @@ def same(model: Any, x: torch.Tensor) -> None:
         torch.testing.assert_close(model.forward_features(x), expected, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", FIXED)
 def test_the_function_stays(case: str) -> None:
     same(replaced(build(case)), image(case))
 
@@ -48,8 +52,8 @@ def test_the_function_stays(case: str) -> None:
 @pytest.mark.parametrize(
     ("case", "rpe"),
     [
-        pytest.param(case, rpe, marks=() if (place + other) % 5 == 0 else EVERY)
-        for place, case in enumerate(CASES)
+        pytest.param(case, rpe, marks=() if (place + other) % 10 == 0 else EVERY)
+        for place, case in enumerate(FIXED)
         for other, rpe in enumerate(SPECS)
     ],
     ids=str,

@@ -14,7 +14,9 @@ from torch import nn
 import vit_rpe.models  # noqa: F401  (registers the models with timm)
 from vit_rpe.checks import closest
 from vit_rpe.data import DataBundle, DataOptions, ImageData, TextData
+from vit_rpe.encodings import find_encodings
 from vit_rpe.models.backbone.position import remembered_specs
+from vit_rpe.models.exchange.in_place import KEEP, positioned_layers
 from vit_rpe.training.checkpoint.checkpoint import load_checkpoint
 from vit_rpe.training.config.schema import ModelConfig
 
@@ -137,6 +139,7 @@ def build_model(plan: ModelPlan, config: ModelConfig, bundle: DataBundle) -> tup
     """
     args = {**plan.args, **bundle.treatment.model_args(bundle.num_classes)}
     model = _create(plan.name, args, pretrained=config.pretrained)
+    before = _natives(model)
     if config.checkpoint is not None:
         _start_from(model, config.checkpoint, plan.img_size)
     grid = token_grid(model)
@@ -146,8 +149,33 @@ def build_model(plan: ModelPlan, config: ModelConfig, bundle: DataBundle) -> tup
             f"a larger image than now ({plan.takes}) gives more",
             stacklevel=2,
         )
-    specs = remembered_specs(model, args.get("rpe"))  # a fine-tuned encoding may hold the size it was trained on
+    specs = _remembered(model, args.get("rpe"), before)  # a fine-tuned encoding may hold the size it was trained on
     return model, args if specs is None else {**args, "rpe": specs}
+
+
+def _natives(model: nn.Module) -> dict[str, Any]:
+    """The sizes that encodings hold, by their paths."""
+    return {path: encoding.remembered().get("native") for path, encoding in find_encodings(model)}
+
+
+def _remembered(model: nn.Module, rpe: Any, before: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """``rpe`` that builds the model with the sizes its encodings hold; None where it does so already.
+
+    Raises:
+        ValueError: they came with the weights and differ from layer to layer, which no ``rpe`` says.
+    """
+    if not positioned_layers(model):
+        return remembered_specs(model, rpe)
+    after = _natives(model)
+    if after == before:
+        return None
+    if rpe in (None, KEEP) or len(set(after.values())) > 1:
+        sizes = ", ".join(sorted({str(size) for size in after.values()}))
+        raise ValueError(
+            f"the weights bring encodings trained on windows of {sizes}, which model.rpe={rpe!r} cannot say: start at "
+            "the window size of the weights"
+        )
+    return remembered_specs(model, rpe)
 
 
 def _start_from(model: nn.Module, checkpoint: str, img_size: tuple[int, int] | None) -> None:
