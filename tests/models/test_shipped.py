@@ -10,7 +10,9 @@ from typing import Any, NoReturn
 import pytest
 import timm
 import torch
+from PIL import Image
 from safetensors import safe_open
+from sklearn.datasets import load_digits
 
 import vit_rpe
 from vit_rpe.cli import main
@@ -98,6 +100,16 @@ def test_explore_knows_classes_and_data_of_a_name(
     assert "predicted: 9, " in page.read_text()
     assert f"<title>{ONE}</title>" in page.read_text()
     assert "random weights" not in capsys.readouterr().err
+
+
+def test_predict_and_visualize_take_a_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    digit = load_digits()
+    Image.fromarray((digit.images[12] * 255 / 16).astype("uint8")).save(tmp_path / "two.png")
+    assert main(["predict", str(tmp_path / "two.png"), "--checkpoint", ONE, "--top", "1"]) == 0
+    assert f"  {digit.target[12]} " in capsys.readouterr().out
+    words = ["--checkpoint", ONE, "--layers", "5", "--heads", "0", "--format", "html", "--output", str(tmp_path)]
+    assert main(["visualize", *words]) == 0
+    assert ONE in (tmp_path / "pictures.html").read_text()
 
 
 def test_the_demo_page_is_what_the_command_writes() -> None:

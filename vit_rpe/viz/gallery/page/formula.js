@@ -32,7 +32,9 @@ function line(text) {
     }
     if (/\p{L}/u.test(token)) return `<mi>${token}</mi>`;
     if (/^\s+$/.test(token)) return "";
-    return `<mo stretchy="false">${escaped(token.replace("-", "−"))}</mo>`;
+    const before = tokens.slice(0, at - 1).reverse().find((word) => word.trim());
+    const sign = token === "-" && (before === undefined || "=([{,".includes(before));
+    return `<mo stretchy="false"${sign ? ' form="prefix"' : ""}>${escaped(token.replace("-", "−"))}</mo>`;
   }
   function sequence(end) {
     const parts = [];
