@@ -6,11 +6,24 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.fx.node import has_side_effect
 from torch.utils.hooks import RemovableHandle
 
 from vit_rpe.models.families._interface import Family, Place
 from vit_rpe.models.families._registry import family_of
+
+
+@has_side_effect
+def note_image(module: nn.Module, *args: Tensor) -> None:
+    """Do what the hooks that watch ``module`` do: the one step of a traced graph that stands for them."""
+    for hook in module._forward_pre_hooks.values():
+        if isinstance(hook, Watch):
+            hook(module, args, {})
+
+
+torch.fx.wrap("note_image")
 
 
 class Watch:
@@ -25,6 +38,9 @@ class Watch:
             given = inspect.signature(module.forward).bind(*args, **kwargs)
             given.apply_defaults()
             args = given.args
+        if any(isinstance(each, torch.fx.Proxy) for each in args):  # an FX tracer goes through the module
+            note_image(module, *args)
+            return
         image = self.family.image_of(module, args)
         for place in self.places:
             place.image = image

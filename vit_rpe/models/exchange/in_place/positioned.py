@@ -9,6 +9,7 @@ import inspect
 import warnings
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from vit_rpe.attention import AttentionCall
@@ -16,6 +17,13 @@ from vit_rpe.attention.lazy_terms import Position, terms_of
 from vit_rpe.encodings import PositionEncoding
 from vit_rpe.layers.options import describe_position
 from vit_rpe.models.families import Place, PlacedLayer, Sight, family_of
+
+torch.fx.wrap("compute_positioned")  # sizes and positions are no graph of tensors: any FX tracer takes it as one step
+
+
+def compute_positioned(layer: PositionedAttention, *args: Any, **kwargs: Any) -> Tensor:
+    """The output of a layer."""
+    return layer.run(*args, **kwargs)
 
 
 class Names:
@@ -68,6 +76,10 @@ class PositionedAttention(PlacedLayer):
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         """Arguments and result are those of the attention that was here."""
+        return compute_positioned(self, *args, **kwargs)
+
+    def run(self, *args: Any, **kwargs: Any) -> Tensor:
+        """What :meth:`forward` is to an FX tracer a single step of."""
         inputs, sight, position = self._described(args, kwargs)
         mask = self.family.mask_argument
         if self.masked_bias is not None and mask is not None and inputs.get(mask) is not None:
