@@ -191,7 +191,7 @@ def test_talking_heads_refuse_fused_kernels() -> None:
         vit_rpe.replace_attention(build("efficientformerv2"), attn_impl="sdpa")
 
 
-@pytest.mark.parametrize("case", ["swin", "swinv2", "swinv2_cr", "maxvit-tf", "coatnet"])
+@pytest.mark.parametrize("case", ["swin", "swinv2", "swinv2_cr", "maxvit-tf", "coatnet", "gcvit"])
 def test_features_only(case: str) -> None:
     name, small = CASES[case]
     theirs = timm.create_model(name, features_only=True, out_indices=(-2, -1), **small).eval()
