@@ -21,6 +21,8 @@ def plain(value: Any) -> Any:
         return type(value)(map(plain, value)) if type(value) in (tuple, list) else value
     if isinstance(value, dict):
         return {plain(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, int):  # a length may be a symbol of a compiled graph, which cannot be asked for attributes
+        return value
     return value.item() if getattr(value, "shape", None) == () and callable(getattr(value, "item", None)) else value
 
 
