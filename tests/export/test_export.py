@@ -6,6 +6,7 @@ import builtins
 from pathlib import Path
 
 import pytest
+import torch
 
 import vit_rpe
 from tests.models.tiny import randomize, tiny
@@ -43,6 +44,10 @@ def test_bad_requests_are_one_clear_line(tmp_path: Path, monkeypatch: pytest.Mon
         export_model(tiny(pos_embed="learned"), tmp_path / "model.pt2", file_format="torch_export", dynamic_size=True)
     with pytest.raises(ValueError, match="did you mean 'onnx'"):
         export_model(tiny(), tmp_path / "model.x", file_format="onxx")
+    for dtype in (torch.bfloat16, torch.float16, torch.float64):
+        for file_format in ("onnx", "torch_export"):
+            with pytest.raises(ValueError, match=rf"the model is in {str(dtype)[6:]}: call model\.float\(\) first"):
+                export_model(tiny().to(dtype), tmp_path / "model.x", file_format=file_format)
     real = builtins.__import__
 
     def without(name: str, *args, **kwargs):

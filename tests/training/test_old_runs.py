@@ -10,7 +10,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
+from tests.training.conftest import assert_same_state
 from vit_rpe.commands import evaluate as evaluate_command
 from vit_rpe.training.checkpoint.checkpoint import load_checkpoint
 from vit_rpe.training.checkpoint.run_folder import read_metrics
@@ -55,3 +57,22 @@ def test_an_old_run_that_ended_goes_on(tmp_path: Path, capsys: pytest.CaptureFix
     assert [row["epoch"] for row in rows] == list(range(1, 10))
     assert rows[-1]["test_loss"] < 1.25
     assert "train.epochs was 8 and is 9" in capsys.readouterr().out
+
+
+def test_the_state_of_parameters_that_had_no_axis(tiny, tmp_path: Path) -> None:
+    """``c`` and ``L`` of ``fire`` have one entry since; so have the optimiser's means of them in an older file."""
+    for name in ("now", "old"):
+        tiny(name, "--model.rpe=fire", "--train.epochs=2")
+        file = tmp_path / name / "last" / "training_state.pt"
+        if name == "old":
+            state = torch.load(file, weights_only=True)
+            names = [each for group in state["parameter_names"] for each in group]
+            scalars = [each for each in names if state["model"][each].shape == (1,) and ".rpe." in each]
+            assert len(scalars) >= 2
+            for each in scalars:
+                state["model"][each] = state["model"][each].reshape(())
+                moments = state["optimizer"]["state"][names.index(each)]
+                moments |= {key: value.reshape(()) for key, value in moments.items() if key != "step"}
+            torch.save(state, file)
+        tiny(name, "--model.rpe=fire", "--train.epochs=3", "--resume=auto")
+    assert_same_state(tmp_path / "now", tmp_path / "old")

@@ -45,13 +45,18 @@ def export_model(
         The largest absolute difference between the file's logits and the model's, on random images of several sizes.
 
     Raises:
-        ValueError: an unknown format, dynamic sizes that the model cannot follow, or a missing package.
+        ValueError: an unknown format, a model of another dtype than float32, dynamic sizes that the model cannot
+            follow, or a missing package.
         RuntimeError: the file's logits differ by more than :data:`TOLERANCE`.
     """
     if file_format not in FORMATS:
         raise unknown_name("format", file_format, FORMATS)
     if file_format == "onnx":
         require_packages("onnx", "onnxruntime", "onnxscript")
+    dtypes = {parameter.dtype for parameter in model.parameters()}
+    if dtypes != {torch.float32}:
+        kinds = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
+        raise ValueError(f"an export is run and checked in float32, the model is in {kinds}: call model.float() first")
     model = model.eval()
     if dynamic_size:
         follow_sizes(model)

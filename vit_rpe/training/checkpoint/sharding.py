@@ -62,10 +62,19 @@ def load_optimizer(session: Session, values: dict[str, Any], names: list[list[st
         now = parameter_names(session.model, session.optimizer)
         regroup = names is not None and names != now
         session.optimizer.load_state_dict(_regrouped(values, names or [], now) if regroup else values)
+        _reshape(session.optimizer)
     for group, kept in zip(session.optimizer.param_groups, own, strict=True):
         for key in _OF_CONFIG:
             group.pop(key, None)
         group |= kept
+
+
+def _reshape(optimizer: Any) -> None:
+    """Bring the state of parameters that had no axis, in older files, to the one entry they have now."""
+    for parameter, state in optimizer.state.items():
+        for key, value in state.items():
+            if isinstance(value, torch.Tensor) and key != "step" and parameter.shape == (1,) and value.ndim == 0:
+                state[key] = value.reshape(1)
 
 
 def _regrouped(values: dict[str, Any], before: list[list[str]], now: list[list[str]]) -> dict[str, Any]:

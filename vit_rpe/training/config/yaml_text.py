@@ -6,6 +6,7 @@ would take for something else.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,19 @@ PARSER_MODE = "yaml_1_2"
 
 
 class _Constructor(SafeConstructor):
-    """Dates and ``=`` are text in version 1.2."""
+    """Dates, ``=``, digits with ``_`` between them and ``0b11`` are text in version 1.2."""
+
+    def construct_number(self, node: Any) -> Any:
+        if re.fullmatch(r".*_.*|[-+]?0b.*", node.value):
+            return self.construct_yaml_str(node)
+        is_int = node.tag.endswith(":int")
+        return self.construct_yaml_int(node) if is_int else self.construct_yaml_float(node)
 
 
 for _tag in ("timestamp", "value"):
     _Constructor.add_constructor(f"tag:yaml.org,2002:{_tag}", SafeConstructor.construct_yaml_str)
+for _tag in ("int", "float"):
+    _Constructor.add_constructor(f"tag:yaml.org,2002:{_tag}", _Constructor.construct_number)
 
 
 def load_yaml(text: str) -> Any:

@@ -49,6 +49,8 @@ class PositionedAttention(PlacedLayer):
         keeps: the encoding says what the attention's own position said, so that files with its weights fit.
     """
 
+    masked_bias: Tensor | None
+
     def __init__(
         self, attention: nn.Module, position: PositionEncoding, place: Place, attn_impl: str, *, keeps: bool = False
     ) -> None:
