@@ -90,8 +90,8 @@ class EfficientFormerV2(StagesOfMaps):
                 out = layer.upsample(out)
             return layer.proj(layer.act(out))
 
-        mixes = {"mix_logits": _mix(layer.talking_head1), "mix_weights": _mix(layer.talking_head2)}
-        return AttentionCall(q, k, v, position, None, layer.scale, finish, q_grid=grid, k_grid=grid, **mixes)
+        call = AttentionCall(q, k, v, position, None, layer.scale, finish, q_grid=grid, k_grid=grid)
+        return call._replace(mix_logits=_mix(layer.talking_head1), mix_weights=_mix(layer.talking_head2))
 
 
 class EfficientFormerV2Downsample(StagesOfMaps):

@@ -55,7 +55,7 @@ class ClassAttention(Pooling):
     def watched(self, layer: Any, around: Sequence[nn.Module]) -> nn.Module | None:
         return getattr(self.host(around), "patch_embed", None)
 
-    def image_of(self, watched: Any, args: tuple[Any, ...]) -> tuple[int, ...]:
+    def image_of(self, watched: Any, args: tuple[Any, ...]) -> tuple[int, ...] | None:
         if isinstance(watched, xcit.ConvPatchEmbed):
             return tuple(-(-side // watched.patch_size) for side in args[0].shape[-2:])
         return super().image_of(watched, args)
@@ -134,7 +134,9 @@ def pooled(
         ValueError: a mask with other values.
     """
     grids = (None, None) if sight is None else (sight.q_grid, sight.k_grid)
-    visible = mask if mask is None or mask.dtype == torch.bool else mask == 0
-    if mask is not None and visible is not mask and bool((~visible & (mask > torch.finfo(mask.dtype).min)).any()):
-        raise ValueError("a mask of an attention pool that adds to the logits is not described")
+    visible = mask
+    if mask is not None and mask.dtype != torch.bool:
+        visible = mask == 0
+        if bool((~visible & (mask > torch.finfo(mask.dtype).min)).any()):
+            raise ValueError("a mask of an attention pool that adds to the logits is not described")
     return AttentionCall(q, k, v, position, visible, scale, finish, q_grid=grids[0], k_grid=grids[1], **options)
