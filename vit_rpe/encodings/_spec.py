@@ -25,22 +25,22 @@ def parse_spec(spec: Spec) -> dict[str, Any]:
         raise ValueError(f"rpe must be a name or a mapping with a 'name', got {spec!r}")
     options = encoding_options(spec["name"])
     understood = encoding_options(spec["name"], deprecated=True)
-    spec = plain(dict(spec))
-    for key, value in spec.items():
+    found: dict[str, Any] = plain(dict(spec))
+    for key, value in found.items():
         if key == "name":
             continue
-        absent = encoding_class(spec["name"]).absent_options
+        absent = encoding_class(found["name"]).absent_options
         if key in absent:
-            raise ValueError(f"rpe {spec['name']!r} cannot have {key}={value!r}: {absent[key]}")
+            raise ValueError(f"rpe {found['name']!r} cannot have {key}={value!r}: {absent[key]}")
         if key not in understood:
             raise ValueError(
-                f"rpe {spec['name']!r} has no option {key!r}{closest(str(key), options)}; "
+                f"rpe {found['name']!r} has no option {key!r}{closest(str(key), options)}; "
                 f"it has: {', '.join(options) or 'none'}"
             )
-        check_type(f"{key} of rpe {spec['name']!r}", as_tuple(value), understood[key].annotation)
+        check_type(f"{key} of rpe {found['name']!r}", as_tuple(value), understood[key].annotation)
         if key == "init_std" and value < 0:
-            raise ValueError(f"init_std of rpe {spec['name']!r} must be at least 0, got {value!r}")
-    return spec
+            raise ValueError(f"init_std of rpe {found['name']!r} must be at least 0, got {value!r}")
+    return found
 
 
 def parse_specs(rpe: Spec | Sequence[Spec] | None) -> list[dict[str, Any]]:
