@@ -12,6 +12,8 @@ import pytest
 from tests.commands.test_effects import CASES, options_of, outcome, parser_of
 from vit_rpe.cli import COMMANDS, main
 from vit_rpe.commands._options import Renamed
+from vit_rpe.training.config.shipped import config_folder
+from vit_rpe.training.config.yaml_text import load_yaml
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ONE_SPELLING = {
@@ -102,7 +104,9 @@ def test_a_study_is_named_before_it_runs(tmp_path: Path, capsys: pytest.CaptureF
     (status, out, _, files), _ = outcome("study", [], tmp_path / "here", [], capsys)
     assert (status, files) == (2, {})
     assert "vit-rpe study --config study/digits" in out
-    assert "105 runs: 21 variants, 5 seeds" in out
+    study = load_yaml((config_folder() / "study" / "digits.yaml").read_text(encoding="utf-8"))
+    variants, seeds = len(study["variants"]), len(study["seeds"])
+    assert f"{variants * seeds} runs: {variants} variants, {seeds} seeds" in out
 
 
 @pytest.mark.parametrize("command", ["visualize", "explore"])

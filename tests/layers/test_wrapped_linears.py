@@ -191,6 +191,8 @@ ALLOWED = {
     ("layers/attention.py", "self.qkv.weight"): "half of a bare layer, see layers/linear.py",
     ("layers/attention.py", "self.qkv.bias"): "half of a bare layer, see layers/linear.py",
     ("layers/absolute.py", "self.weight"): "its own parameter",
+    ("layers/conditional.py", "self.weight"): "its own parameter",
+    ("attention/reference.py", "self.weight"): "a tensor that a call holds",
     ("models/sequence/model.py", "self.token_embed.weight"): "drawn when the model is built",
 }
 INITIAL = ("reset_parameters", "zero_")
