@@ -48,7 +48,10 @@ def written(folder: Path, seen: Recording, x: torch.Tensor, **options: Any) -> P
 
 
 CASES = ["swin", "sam", "sam2", "siglip", "maxvit-table", "twins"]
-OTHERS = [pytest.param(case, marks=pytest.mark.exhaustive) for case in ("swinv2_cr", "levit", "dinov3", "tiny_vit")]
+OTHERS = [
+    pytest.param(case, marks=pytest.mark.exhaustive)
+    for case in ("swinv2_cr", "levit", "dinov3", "tiny_vit", "mvitv2-cls", "gcvit")
+]
 
 
 @pytest.mark.parametrize("case", [*CASES, *OTHERS])
