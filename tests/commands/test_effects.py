@@ -36,6 +36,8 @@ SHOWN = {
     "--checkpoint": "--checkpoint {other}",
     "--model": f"--model {NAME}",
     "--pretrained": "--pretrained",
+    "--hf": "--hf somebody/model",
+    "--weights": "--weights {other}/model.safetensors",
     "--model-args": '--model-args {{"depth":1}}',
     "--image": "--image {image2}",
     "--img-size": "--img-size 12 8",
