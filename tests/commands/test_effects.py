@@ -253,6 +253,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         "commands.parity.compare": Difference(0.0, 0.0, 1.0),
         "commands.parity.print_export_table": None,
         "commands.parity.print_coverage": None,
+        "commands.parity.print_families": None,
     }.items():
         monkeypatch.setattr(f"vit_rpe.{place}", note(place, result))
     savefig = Figure.savefig

@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 import vit_rpe
-from vit_rpe.commands._coverage_table import outcome_of
+from vit_rpe.commands._coverage_table import FAMILIES as TABLE
+from vit_rpe.commands._coverage_table import outcome_of, print_families
 from vit_rpe.models.exchange.coverage import (
     architectures,
     differences_of,
@@ -18,6 +19,8 @@ from vit_rpe.models.exchange.coverage import (
     on_meta,
 )
 from vit_rpe.models.exchange.in_place import positioned_layers
+from vit_rpe.models.families import family_of, is_described
+from vit_rpe.models.families._registry import FAMILIES
 
 WITH = (
     *("beitv2_base_patch16_224", "deepseek_vit_412m", "efficientformer_l1", "efficientformerv2_s0", "efficientvit_m0"),
@@ -110,3 +113,18 @@ def test_in_float64_nothing_is_rounded_to_float32() -> None:
     assert float(third[0]) == 1 / 3
     assert torch.get_default_dtype() == torch.float32
     assert torch.ones(1, dtype=torch.float32).float().dtype == torch.float32
+
+
+def test_every_family_has_a_row(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those whose attention takes another position in timm."""
+    models = [on_meta(name) for names in TABLE.values() for name in names]
+    shown = {type(family_of(layer)) for model in models for layer in model.modules() if is_described(layer)}
+    takes = {type(family) for family in FAMILIES if family.takes_position and "timm" in str(family.layers)}
+    assert {kind.__name__ for kind in takes - shown} == {"PlainViT", "Hiera", "RelativeViT"}, (
+        "without own position, or by from_timm"
+    )
+    monkeypatch.setattr("vit_rpe.commands._coverage_table.FAMILIES", {"Swin": TABLE["Swin"]})
+    print_families()
+    title, line, row = capsys.readouterr().out.strip().splitlines()
+    assert title.count("|") == line.count("|") == row.count("|")
+    assert row.startswith("| Swin | `swin_tiny_patch4_window7_224` | ")

@@ -25,7 +25,7 @@ def test_constant_centre_and_neighbours(old: tuple[int, int], new: tuple[int, in
         assert torch.equal(after, before)
 
 
-@pytest.mark.parametrize("method", ["bicubic", "geometric"])
+@pytest.mark.parametrize("method", ["bicubic", "linear", "geometric"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 def test_the_centre_is_the_same_bit_for_bit(method: str, dtype: torch.dtype) -> None:
     for old in range(1, 40, 2):

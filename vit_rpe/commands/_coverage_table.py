@@ -10,7 +10,27 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from vit_rpe.models.exchange.coverage import Differences
 
-__all__ = ["Outcome", "outcome_of", "print_coverage"]
+__all__ = ["FAMILIES", "Outcome", "outcome_of", "print_coverage", "print_families"]
+
+FAMILIES: dict[str, tuple[str, ...]] = {
+    "Swin": ("swin_tiny_patch4_window7_224",),
+    "Swin V2": ("swinv2_tiny_window8_256", "swinv2_base_window12to16_192to256"),
+    "Swin V2-CR": ("swinv2_cr_tiny_ns_224",),
+    "Segment Anything and ViTDet": ("samvit_base_patch16",),
+    "MaxViT": ("maxvit_tiny_tf_224", "maxvit_rmlp_pico_rw_256"),
+    "CoAtNet": ("coatnet_nano_rw_224", "coatnet_rmlp_nano_rw_224"),
+    "MViTv2": ("mvitv2_tiny",),
+    "GCViT": ("gcvit_xxtiny",),
+    "LeViT": ("levit_128s", "levit_conv_128s"),
+    "TinyViT": ("tiny_vit_5m_224",),
+    "EfficientViT-M": ("efficientvit_m0",),
+    "EfficientFormer": ("efficientformer_l1", "efficientformerv2_s0"),
+    "EVA-02 and its CLIP tower": ("eva02_tiny_patch14_224", "eva02_base_patch16_clip_224"),
+    "RoPE-ViT, PE, DINOv3": ("vit_small_patch16_rope_224", "vit_pe_core_tiny_patch16_384", "vit_small_patch16_dinov3"),
+    "Sapiens2": ("vit_large_patch16_sapiens2",),
+    "Qwen3-VL's, DeepSeek's and Gemma 4's towers": ("qwen3_vit_88m", "deepseek_vit_412m", "gemma4_vit_167m"),
+}
+"""What :func:`vit_rpe.replace_attention` takes, with architectures of timm that stand for the others."""
 
 FLOAT32, FLOAT64 = 1e-4, 1e-9
 """Largest differences of features, relative to the largest feature, that count as exact.
@@ -48,7 +68,7 @@ def outcome_of(name: str) -> Outcome:
             if convert.__name__ == "replace_attention":
                 taken_in.load_state_dict(on_meta(name).state_dict())
             found = differences_of(name, convert)
-        except (ValueError, RuntimeError, TypeError) as error:
+        except (AssertionError, ValueError, RuntimeError, TypeError) as error:
             reasons.append(str(error).split("\n")[0])
             continue
         if found.without < FLOAT32:
@@ -92,3 +112,18 @@ def print_coverage(names: list[str] | None) -> None:
     print()
     parts = ", ".join(f"{files[state]} {state}" for state in ("exact", "looked at only", "refused"))
     print(f"{sum(files.values())} files: {parts}.")
+
+
+def print_families() -> None:
+    """Print one row a family of :func:`vit_rpe.replace_attention`, in Markdown."""
+    import vit_rpe
+    from vit_rpe.models.exchange.coverage import differences_of
+
+    print()
+    print("| family | architectures | features, float32 | features, float64 | without position |")
+    print("|---|---|---|---|---|")
+    for family, names in FAMILIES.items():
+        found = [differences_of(name, vit_rpe.replace_attention) for name in names]
+        float32, float64 = max(each.float32 for each in found), max(each.float64 for each in found)
+        cells = [family, ", ".join(f"`{name}`" for name in names), f"{float32:.1e}", f"{float64:.1e}"]
+        print(f"| {' | '.join(cells)} | {min(each.without for each in found):.1e} |", flush=True)

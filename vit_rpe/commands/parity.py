@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vit_rpe.checks import check_count
-from vit_rpe.commands._coverage_table import print_coverage
+from vit_rpe.commands._coverage_table import print_coverage, print_families
 from vit_rpe.commands._export_table import print_export_table
 from vit_rpe.commands._options import Renamed
 
@@ -102,7 +102,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Print one row an import path, or with ``--export`` one an encoding, in Markdown.
+    """Print one row an import path and one a family of ``replace_attention``, or with ``--export`` one an encoding, in
+    Markdown.
 
     Raises:
         ValueError: an unknown encoding, no blocks or patches, or an option of the other table.
@@ -142,3 +143,4 @@ def run(args: argparse.Namespace) -> None:
             f"| {max(row.features for row in both):.1e} | {max(row.scale for row in both):.1f} |",
             flush=True,
         )
+    print_families()

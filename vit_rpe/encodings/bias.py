@@ -140,7 +140,7 @@ class RelativeBias(_BiasTables):
         init_std: standard deviation of the initial values (truncated normal).
         strength: of the impulse: T[h, delta] = -strength norm(delta + c_h)^2.
         prefix: ``"zero"``, or ``"learned"`` for a scalar for prefix->patch, patch->prefix and prefix->prefix.
-        resample: to another native grid, ``"bicubic"`` or ``"geometric"`` (near offsets keep their value).
+        resample: to another native grid, ``"bicubic"``, ``"linear"`` or ``"geometric"`` (near offsets keep theirs).
 
     Raises:
         ValueError: a bad ``axes``, ``max_distance``, ``init``, ``strength``, ``prefix`` or ``resample``; an impulse in

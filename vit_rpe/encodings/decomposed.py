@@ -58,7 +58,8 @@ class Decomposed(PositionEncoding):
     Args:
         num_heads, head_dim, grid: as for every encoding; ``grid`` is the finer one where q or k are pooled.
         init_std: standard deviation of the initial values (truncated normal), 0 = zeros as in Segment Anything.
-        resample: to another native grid, ``"bicubic"`` or ``"geometric"`` (near offsets keep their value).
+        resample: to another native grid, ``"bicubic"``, ``"linear"`` (as Segment Anything) or ``"geometric"`` (near
+            offsets keep their value).
     """
 
     absent_options = MappingProxyType(

@@ -51,7 +51,7 @@ class Shaw(PositionEncoding):
         share_heads: the same vectors for all heads.
         init_std: standard deviation of the initial values (truncated normal).
         prefix: ``"zero"``, or ``"learned"`` for a scalar for prefix->patch, patch->prefix and prefix->prefix.
-        resample: to another native grid, ``"bicubic"`` or ``"geometric"`` (near offsets keep their value).
+        resample: to another native grid, ``"bicubic"``, ``"linear"`` or ``"geometric"`` (near offsets keep theirs).
 
     Raises:
         ValueError: a bad ``max_distance``, ``prefix`` or ``resample``.

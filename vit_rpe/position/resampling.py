@@ -1,6 +1,7 @@
-"""Tables over offsets at another resolution: bicubic, or along a geometric progression.
+"""Tables over offsets at another resolution: bicubic, linear, or along a geometric progression.
 
-Bicubic stretches all offsets alike: the grid is finer, the picture the same. Geometric keeps what is near: the value of
+Bicubic and linear stretch all offsets alike: the grid is finer, the picture the same; linear is what Segment Anything
+does. Geometric keeps what is near: the value of
 one token's distance stays the value of one token's distance, and the gaps between the source's offsets grow by a
 constant ratio outwards until its last offset is the target's last (the way BEiT, arXiv 2106.08254, fine-tunes at a
 higher resolution). In between it is linear, as in timm: BEiT's cubic spline overshoots between far offsets. On a
@@ -17,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-RESAMPLINGS = ("bicubic", "geometric")
+RESAMPLINGS = ("bicubic", "linear", "geometric")
 
 
 def resample(
@@ -42,7 +43,10 @@ def resample(
             moved = moved @ weights.mT
         else:
             before = moved.reshape(1, -1, 1, moved.shape[-1])
-            flat = F.interpolate(before, size=(1, length), mode="bicubic", align_corners=False, antialias=antialias)
+            if method == "linear":
+                flat = F.interpolate(before[:, :, 0], size=length, mode="linear", align_corners=False)[:, :, None]
+            else:
+                flat = F.interpolate(before, size=(1, length), mode="bicubic", align_corners=False, antialias=antialias)
             if not antialias and before.shape[-1] % 2 == length % 2 == 1:
                 # where the places of the two grids are computed, rounding moves the centre by up to 1e-5
                 middle, half = before[..., before.shape[-1] // 2, None], length // 2

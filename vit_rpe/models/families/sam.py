@@ -22,6 +22,9 @@ from vit_rpe.models.families._own import OwnPosition
 from vit_rpe.models.families._windows import cut
 from vit_rpe.position.geometry import TokenGrid
 
+STRETCHED = {"name": "decomposed", "resample": "linear"}
+"""At another size the tables are stretched linearly, here once and in the originals in every forward."""
+
 
 class SegmentAnything(Family):
     """Tokens come and go as maps (B W, h, w, C)."""
@@ -70,10 +73,10 @@ class SegmentAnything(Family):
         """The two tables as our encoding."""
         tables = {name: getattr(layer, name) for name in self.position_names}
         grid = TokenGrid(tuple((len(table) + 1) // 2 for table in tables.values()))
-        return OwnPosition("decomposed", grid, self.translate(layer, tables))
+        return OwnPosition(STRETCHED, grid, self.translate(layer, tables))
 
     def own_at(self, layer: Any, sight: Sight) -> OwnPosition | None:
-        """At another size timm stretches the tables in every forward, linearly."""
+        """At another size timm stretches the tables in every forward."""
         own = self.own(layer, {})
         if own is None or own.grid.size == sight.q_grid.size:
             return own

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from timm.layers import AttentionRope
 from timm.models import (
     beit,
     deepseek_vit,
@@ -101,9 +102,11 @@ def _narrow(model: Any, *, multiple: int = 1) -> dict[str, Any]:
 
 def _grouped(model: Any) -> dict[str, Any]:
     """The same with a second block of grouped queries where the model has such blocks."""
-    groups = max(getattr(block.attn, "num_kv_groups", 1) for block in model.blocks)
+    if not isinstance(model.blocks[0].attn, AttentionRope):
+        return _narrow(model)
+    groups = max(block.attn.num_kv_groups for block in model.blocks)
     small = _narrow(model, multiple=groups)
-    return small if groups == 1 else {**small, "num_kv_heads": (small["num_heads"], small["num_heads"] // groups)}
+    return {**small, "num_kv_heads": (small["num_heads"], small["num_heads"] // groups)}
 
 
 def _stages(model: nn.Module) -> dict[str, Any]:
