@@ -251,3 +251,22 @@ def test_a_size_is_one_number_or_two() -> None:
 def test_a_model_names_the_argument_that_was_meant(name: str) -> None:
     with pytest.raises(ValueError, match=rf"{name} has no argument 'embed_dimm' \(did you mean 'embed_dim'"):
         timm.create_model(name, embed_dimm=8)
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [("train.lr", "float"), ("train.epochs", "int"), ("train.clip_grad", "float"), ("data.batch_size", "int"),
+     ("train.distill.weight", "float")],
+)  # fmt: skip
+@pytest.mark.parametrize("text", ["1:30", "1_000", "0b11", "'3'", "three", "no"])
+def test_text_is_no_number(tmp_path: Path, key: str, kind: str, text: str) -> None:
+    """The option parser reads what should be a number by version 1.1 of YAML, where these are 90, 1000 and 3."""
+    for words in ([f"--{key}={text}"], [f"--{key}", text]):
+        with pytest.raises(ValueError, match=rf'config key "{key}": expected {kind}. Got value: '):
+            parse_config(words)
+    *sections, last = key.split(".")
+    file = tmp_path / "mine.yaml"
+    lines = [f"{'  ' * depth}{name}:\n" for depth, name in enumerate(sections)]
+    file.write_text("".join(lines) + f"{'  ' * len(sections)}{last}: {text}\n")
+    with pytest.raises(ValueError, match=rf'config key "{key}": expected {kind}. Got value: .* in {file}'):
+        parse_config(["--config", str(file)])

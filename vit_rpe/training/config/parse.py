@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from pathlib import Path
+from types import NoneType
 from typing import Any, cast, get_args, get_type_hints
 
 from jsonargparse import ArgumentError, ArgumentParser
@@ -22,7 +24,7 @@ from vit_rpe.training.checkpoint.run_folder import default_output
 from vit_rpe.training.config.check import check_config
 from vit_rpe.training.config.schema import RunConfig
 from vit_rpe.training.config.words import check_key, in_order
-from vit_rpe.training.config.yaml_text import PARSER_MODE, read_yaml
+from vit_rpe.training.config.yaml_text import PARSER_MODE, load_yaml, read_yaml
 
 __all__ = ["config_from_dict", "parse_config"]
 
@@ -55,15 +57,47 @@ def _keys(section: type, prefix: str = "") -> Iterator[str]:
                 yield from _keys(cast(type, inner), f"{prefix}{item.name}.")
 
 
+def _numbers(section: type = RunConfig, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """The keys that hold one number, and the word for its type."""
+    for name, hint in get_type_hints(section).items():
+        inside = get_args(hint) or (hint,)
+        kinds = [kind.__name__ for kind in (int, float) if kind in inside]
+        if kinds and set(inside) <= {int, float, NoneType}:
+            yield prefix + name, kinds[-1]
+        for inner in inside:
+            if is_dataclass(inner):
+                yield from _numbers(cast(type, inner), f"{prefix}{name}.")
+
+
+def _check_number(key: str, value: Any, kinds: dict[str, str], where: str = "") -> None:
+    """Refuse text where a number stands, as read by version 1.2: the parser would read it by 1.1 (``1:30`` as 90)."""
+    if key in kinds and isinstance(value, str):
+        raise ValueError(f'config key "{key}": expected {kinds[key]}. Got value: {value}{where}')
+
+
+def _check_words(words: Sequence[str]) -> None:
+    """Refuse text where a number stands among the options."""
+    kinds = dict(_numbers())
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        name, equals, value = word.partition("=")
+        if name.removeprefix("--") in kinds:
+            with suppress(ValueError):  # no YAML, which the parser tells
+                value = load_yaml(value if equals else following)
+            _check_number(name.removeprefix("--"), value, kinds)
+
+
 def _check_file(path: Path, known: frozenset[str]) -> None:
     content = read_yaml(path)
     if content is not None and not isinstance(content, dict):
         raise ValueError(f"{path} must hold keys and values, got a {type(content).__name__}")
 
+    kinds = dict(_numbers())
+
     def walk(section: dict[str, Any], prefix: str) -> None:
         for name, value in section.items():
             key = f"{prefix}{name}"
             check_key(key, f" in {path}", known)
+            _check_number(key, value, kinds, f" in {path}")
             if isinstance(value, dict) and key not in ("model.args", "model.rpe"):
                 walk(value, f"{key}.")
 
@@ -122,6 +156,7 @@ def parse_config(words: Sequence[str], *, prog: str = "vit-rpe train") -> RunCon
     ordered, files = in_order(words, known)
     for file in files:
         _check_file(file, known)
+    _check_words(ordered)
     try:
         values = _parser(prog).parse_args(ordered).as_dict()
     except ArgumentError as error:
