@@ -124,7 +124,7 @@ CASES = {
         },
         {"--device": DEVICE},
     ),
-    "explore": Case("--checkpoint {run} --image {image}", SHOWN, {"--device": DEVICE}),
+    "explore": Case("--checkpoint {run} --image {image}", {**SHOWN, "--layers": "--layers 0"}, {"--device": DEVICE}),
     "encodings": Case(
         "",
         {
