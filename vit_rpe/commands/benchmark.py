@@ -21,7 +21,7 @@ from vit_rpe.commands._options import Renamed, add_device, choose_device
 if TYPE_CHECKING:
     from vit_rpe.benchmark.measuring.compare import Result
 
-SUITES = ("readme",)
+SUITES = ("readme", "recent")
 CLOCKS = ("wall", "cpu")
 
 _OF_GRID = ("size", "img_size", "patch_size", "depth", "batch", "mode", "execution", "attn_impl", "device", "dtype")
@@ -92,6 +92,7 @@ def run(args: argparse.Namespace) -> None:
     from vit_rpe.benchmark.grid import measure_curve, measure_grid, measure_peers
     from vit_rpe.benchmark.measuring.compare import Effort, machine
     from vit_rpe.benchmark.readme_suite import readme_suite
+    from vit_rpe.benchmark.recent_suite import recent_suite
     from vit_rpe.benchmark.report import markdown
 
     if args.threads is not None:
@@ -104,7 +105,12 @@ def run(args: argparse.Namespace) -> None:
             _draw(results, args.output)
             _say(text)
 
-        for result in readme_suite(effort, quick=args.quick, threads=args.threads, say=next_part):
+        rows = (
+            recent_suite(effort, quick=args.quick, say=next_part)
+            if args.suite == "recent"
+            else readme_suite(effort, quick=args.quick, threads=args.threads, say=next_part)
+        )
+        for result in rows:
             results.append(result)
             _save(results, args)
     elif args.curve:
