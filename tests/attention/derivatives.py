@@ -140,7 +140,7 @@ FUSED = ("alibi", "liere", "lookhere", "none", "pope", "rope", "rope_mixed", "ro
 """Encodings whose mask needs no gradient, so that torch's fused kernel runs, which has no second derivative."""
 
 TORCH_REFUSES: dict[tuple[str, str], tuple[str, ...]] = {
-    ("double backward", "auto"): (*FUSED, "shaw"),
+    ("double backward", "auto"): (*FUSED, "pape", "pape_ri", "shaw"),
     ("double backward", "sdpa"): FUSED,
     ("double backward", "windows"): ("alibi", "lookhere"),
     ("double backward", "fold"): ("deberta", "decomposed", "pape", "pape_ri", "shaw", "transformer_xl"),

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vit_rpe.attention.checks import check_call
 from vit_rpe.attention.kernels.explicit_weights import explicit_weights
-from vit_rpe.attention.kernels.fold import fold, fold_refuses
+from vit_rpe.attention.kernels.fold import features_fold, fold, fold_refuses
 from vit_rpe.attention.kernels.sdpa import sdpa, sdpa_refuses
 from vit_rpe.attention.kernels.windows import LARGE, build_in_windows, in_windows, pays, pays_to_build, windows_refuse
 from vit_rpe.attention.lazy_terms import LazyTerms, Position, terms_of
@@ -101,6 +101,8 @@ def choose(q: Tensor, k: Tensor, terms: PositionTerms, options: Options) -> str:
         return "eager"
     if sdpa_refuses(terms) is not None:
         return "explicit_weights" if fold_refuses(terms) else "fold"
+    if features_fold(q, terms):
+        return "fold"
     return "windows" if pays(q, k, terms) else "sdpa"
 
 

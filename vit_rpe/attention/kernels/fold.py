@@ -65,6 +65,19 @@ def fold_refuses(terms: PositionTerms) -> str | None:
     return None
 
 
+def features_fold(q: Tensor, terms: PositionTerms) -> bool:
+    """Whether ``"auto"`` appends features to q and k: where no mask is left then, and it is faster and as exact.
+
+    In low precision the two sides would lose what cancels in their product, so that it is made apart.
+    """
+    rest = (terms.axis_bias, terms.offset_bias, terms.on_query, terms.on_key, terms.on_value)
+    alone = terms.bias is None and terms.prefix_bias is None and not any(rest)
+    if not terms.features or not alone or q.dtype not in (torch.float32, torch.float64):
+        return False
+    learning = torch.is_grad_enabled() and any(side.requires_grad for pair in terms.features for side in pair)
+    return learning or sum(pair.left.shape[-1] for pair in terms.features) <= q.shape[-1] // 2
+
+
 def _with_one_hots(v: Tensor, terms: PositionTerms) -> Tensor:
     assert terms.grids is not None
     grid = terms.grids[1]
