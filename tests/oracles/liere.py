@@ -11,7 +11,6 @@ CHANGES: dict = {
     "native": [{"native": (4, 9)}, {"native": (3,)}, {"native": (7, 4, 9)}],
 }
 OFFSET_IS_ALL = False  # axes do not commute, and coordinates are relative to the lattice
-NATIVE_SIZE_COUNTS = True
 
 
 def refuses(options: dict, native, q_grid, k_grid) -> bool:

@@ -99,7 +99,11 @@ class PositionEncoding(nn.Module, ABC):
         return {}
 
     def trained_on(self, size: tuple[int, ...]) -> None:
-        """Learn of which native size the weights are that are about to be loaded, for formulas that hold it."""
+        """Learn of which native size the weights are that are about to be loaded, for formulas that hold it: ``native``
+        becomes this size where :meth:`remembered` names it."""
+        if "native" in self.remembered() and size != self.native:
+            self.native = size
+            self.spec = None if self.spec is None else {**self.spec, "native": size}
 
     def reset_parameters(self) -> None:
         """Draw the parameters anew (nothing to do without parameters)."""

@@ -41,10 +41,3 @@ def _take(
 ) -> None:
     if KEY in local_metadata:
         module.trained_on(local_metadata[KEY])
-
-
-def set_native(module: PositionEncoding, size: tuple[int, ...]) -> None:
-    """Change ``module.native``, and the option it is."""
-    if size != module.native:
-        module.native = size
-        module.spec = None if module.spec is None else {**module.spec, KEY: size}

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from vit_rpe.checks import check_choice
 from vit_rpe.encodings._card import Card
 from vit_rpe.encodings._interface import PositionEncoding
-from vit_rpe.encodings._native import remember_native, set_native
+from vit_rpe.encodings._native import remember_native
 from vit_rpe.encodings._registry import register
 from vit_rpe.encodings._tables import (
     PREFIX_CHOICES,
@@ -115,10 +115,6 @@ class ContinuousBias(PositionEncoding):
 
     def remembered(self) -> dict[str, Any]:
         return {"native": self.native} if self.mode == "swinv2" else {}
-
-    def trained_on(self, size: tuple[int, ...]) -> None:
-        if self.mode == "swinv2":
-            set_native(self, size)
 
     @property
     def constant(self) -> float:

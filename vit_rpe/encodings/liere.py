@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from vit_rpe.encodings._card import Card
 from vit_rpe.encodings._interface import PositionEncoding, at_least_float32
-from vit_rpe.encodings._native import remember_native, set_native
+from vit_rpe.encodings._native import remember_native
 from vit_rpe.encodings._registry import register
 from vit_rpe.encodings._rotary import places
 from vit_rpe.position.geometry import Device, TokenGrid, common_lattice
@@ -78,9 +78,6 @@ class LieRE(PositionEncoding):
 
     def remembered(self) -> dict[str, Any]:
         return {"native": self.native}
-
-    def trained_on(self, size: tuple[int, ...]) -> None:
-        set_native(self, size)
 
     def reset_parameters(self) -> None:
         nn.init.uniform_(self.generators, 0.0, 2 * math.pi)

@@ -199,14 +199,14 @@ class Rope(PositionEncoding):
 
 
 def _check_width(layout: str, head_dim: int, grid: TokenGrid) -> None:
+    if layout == "spiral" and grid.ndim != 2:
+        raise ValueError(f"layout='spiral' turns rows and columns: it needs a grid of 2 axes, got {grid.size}")
     divisor = {"axial": 2 * grid.ndim, "spiral": 8}.get(layout, 2)
     if head_dim % divisor != 0:
         raise ValueError(
             f"rope turns pairs of channels, here for each of {grid.ndim} axes: with layout={layout!r} head_dim must be "
             f"divisible by {divisor}, got {head_dim}"
         )
-    if layout == "spiral" and grid.ndim != 2:
-        raise ValueError(f"layout='spiral' turns rows and columns: it needs a grid of 2 axes, got {grid.size}")
     if layout == "simplex" and head_dim // 2 < grid.ndim + 1:
         raise ValueError(
             f"layout='simplex' needs a pair for each of {grid.ndim + 1} directions: head_dim of at least "

@@ -93,7 +93,8 @@ def _before_load(
     natives = local_metadata.get("natives", {})
     for path, encoding in find_encodings(model):
         size = natives.get(encoding.name, None if "native" in (encoding.spec or {}) else source)
-        if size is not None and any(key.startswith(f"{path}.") for key in fitted):
+        nothing = next(encoding.parameters(), None) is None
+        if size is not None and (nothing or any(key.startswith(f"{path}.") for key in fitted)):
             encoding.trained_on(tuple(size))
     try:
         fitted = fit_sizes(fitted, own, source, native(model).size)
