@@ -12,9 +12,9 @@ import torch
 
 import vit_rpe
 from tests.exchange.test_replace import replaced
-from tests.families.cases import CASES, build, image
 from vit_rpe.encodings import FrozenPosition
 from vit_rpe.models.exchange.in_place import positioned_layers
+from vit_rpe.models.families.samples.of_timm import CASES, build, image
 
 EVERY = pytest.mark.exhaustive
 SPECS = ("bias", "rope", "cpb", "decomposed", ["bias", "rope_mixed"])

@@ -9,9 +9,9 @@ import pytest
 import timm
 import torch
 
-from tests.families.cases import SWIN, randomize
 from vit_rpe.cli import main
 from vit_rpe.models.exchange.in_place import positioned_layers
+from vit_rpe.models.families.samples.of_timm import SWIN, randomize
 
 NANO = "vit_rpe_swin_nano_patch2_window4_32"
 

@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 import vit_rpe
-from tests.families.cases import CASES, build, image
 from tests.models.tiny import tiny
 from vit_rpe.models.exchange.in_place.replace import positioned_layers
+from vit_rpe.models.families.samples.of_timm import CASES, build, image
 
 ONE_EACH = ("swin", "swinv2", "swinv2_cr", "sam", "maxvit-table", "coatnet", "mvitv2", "gcvit")
 """One case a family, for what does not depend on its options."""

@@ -10,8 +10,8 @@ import torch
 
 import vit_rpe
 from tests.exchange.test_replace import replaced
-from tests.families.cases import CASES, build, image
 from vit_rpe.models.export import export_model
+from vit_rpe.models.families.samples.of_timm import CASES, build, image
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 SPECS = ("keep", "frozen", "bias", "rope", "cpb", "alibi", "decomposed")

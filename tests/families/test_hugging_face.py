@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 import vit_rpe
 from tests.families.beacon import check_beacon
-from tests.families.cases import randomize
-from tests.families.hugging_face import CASES, TOWER, WITHOUT_SDPA, build, image
+from vit_rpe.models.families.samples.of_hugging_face import CASES, TOWER, WITHOUT_SDPA, build, image
+from vit_rpe.models.families.samples.of_timm import randomize
 from vit_rpe.viz import Recording, record
 
 RUNS = [(case, kind) for case in CASES for kind in ("eager", "sdpa") if kind == "eager" or case not in WITHOUT_SDPA]

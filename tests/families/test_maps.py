@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 import vit_rpe
-from tests.families.cases import CASES, build, image
 from vit_rpe.models.families import around
+from vit_rpe.models.families.samples.of_timm import CASES, build, image
 from vit_rpe.viz import record
 
 WHOLE = (

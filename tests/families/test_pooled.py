@@ -5,38 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import timm
 import torch
 from torch import Tensor, nn
 
 import vit_rpe
 from tests.families.beacon import check_beacon
-from tests.families.cases import randomize
+from vit_rpe.models.families.samples.of_timm import POOLED, sample
 from vit_rpe.viz import Recording, record
-
-VIT = {"img_size": (64, 96), "depth": 2, "embed_dim": 24, "num_heads": 3}
-TWINS = {"depths": (2, 2, 2, 2), "embed_dims": (12, 12, 24, 24), "num_heads": (2, 2, 3, 3)}
-SAM2 = {"embed_dim": 12, "stages": (1, 2, 2, 1), "global_att_blocks": (4,), "window_spec": (8, 4, 6, 7)}
-CASES: dict[str, tuple[str, dict[str, Any], tuple[int, int]]] = {
-    "twins": ("twins_svt_small", {"img_size": (64, 96), **TWINS}, (64, 96)),
-    "sam2": ("sam2_hiera_tiny", SAM2, (96, 160)),
-    "beit": ("beit_base_patch16_224", VIT, (64, 96)),
-    "relpos": ("vit_relpos_medium_patch16_cls_224", VIT, (64, 96)),
-    "srelpos": ("vit_srelpos_small_patch16_224", VIT, (64, 96)),
-    "siglip": ("vit_base_patch16_siglip_224", VIT, (64, 96)),
-    "pe": ("vit_pe_core_tiny_patch16_384", VIT, (64, 96)),
-    "xcit": ("xcit_nano_12_p16_224", {"img_size": (64, 96), "depth": 1, "embed_dim": 24, "num_heads": 3}, (64, 96)),
-}
 
 
 def build(case: str) -> nn.Module:
-    name, small, _ = CASES[case]
-    torch.manual_seed(0)
-    return randomize(timm.create_model(name, num_classes=5, **small)).eval()
+    return sample(case)[0]
 
 
 def image(case: str) -> Tensor:
-    return torch.randn(2, 3, *CASES[case][2], generator=torch.Generator().manual_seed(1))
+    return sample(case)[1]
 
 
 def recorded(case: str) -> Recording:
@@ -50,7 +33,7 @@ def recorded(case: str) -> Recording:
 
 
 @pytest.mark.filterwarnings("ignore:left out of the recording")
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", POOLED)
 def test_maps_are_timms_own(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen, plain = recorded(case), build(case)
     own: list[Tensor] = []

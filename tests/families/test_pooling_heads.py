@@ -11,7 +11,7 @@ from timm.layers import AttentionPool2d, RotAttentionPool2d
 from torch import Tensor, nn
 
 from tests.families.beacon import check_beacon
-from tests.families.cases import VIT, randomize
+from vit_rpe.models.families.samples.of_timm import VIT, randomize
 from vit_rpe.viz import Recording, record
 
 POOLS: dict[str, Any] = {

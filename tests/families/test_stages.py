@@ -5,39 +5,26 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import chain
 from typing import Any
 
 import pytest
-import timm
 import torch
 from timm.models import gcvit
 from torch import Tensor, nn
 
 import vit_rpe
-from tests.families import cases
-from tests.families.cases import randomize
 from vit_rpe.models.exchange.in_place import positioned_layers
 from vit_rpe.models.families.mvitv2 import fit_tables
+from vit_rpe.models.families.samples.of_timm import randomize, sample, unrolled
 from vit_rpe.viz import Recording, record, record_class
-
-# stages of 16 x 24, 8 x 12, 4 x 6 and 2 x 3 tokens; mask units of 8 x 8 and 4 x 4, then the whole image
-HIERA: dict[str, Any] = {"img_size": (64, 96), "embed_dim": 12, "stages": (1, 2, 2, 1), "num_heads": 1}
-CAIT: dict[str, Any] = {"img_size": (64, 96), "embed_dim": 24, "depth": 2, "num_heads": 3}
 
 
 def build(case: str) -> nn.Module:
-    torch.manual_seed(0)
-    if case in cases.CASES:
-        return cases.build(case)
-    name, small = {"hiera": ("hiera_tiny_224", HIERA), "cait": ("cait_xxs24_224", CAIT)}[case]
-    return randomize(timm.create_model(name, num_classes=5, **small)).eval()
+    return sample(case)[0]
 
 
 def image(case: str) -> Tensor:
-    if case in cases.CASES:
-        return cases.image(case)
-    return torch.randn(2, 3, 64, 96)
+    return sample(case)[1]
 
 
 def recorded(model: nn.Module, x: Tensor) -> Recording:
@@ -106,18 +93,6 @@ def test_pooled_keys_are_spread_and_pooled_queries_cover(case: str) -> None:
             found = seen.attention(layer, query="class")
             expected = torch.cat([weights[:, :, 0, :1], weights[:, :, 0, 1:][..., keys] * share], dim=-1)
             torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
-
-
-def unrolled(model: Any) -> list[list[list[int]]]:
-    """The patches under every token of the sequences of the four stages, by timm's own order and pooling."""
-    rows, columns = model.unroll.size
-    found = [[int(patch)] for patch in model.unroll(torch.arange(rows * columns).view(1, -1, 1)).flatten()]
-    stages = [found]
-    for _ in range(3):
-        quarter = len(found) // 4
-        found = [[*chain(*found[token::quarter])] for token in range(quarter)]
-        stages.append(found)
-    return stages
 
 
 def test_mask_units_lie_where_timm_put_them() -> None:

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.families.cases import build, image
 from vit_rpe import viz
+from vit_rpe.models.families.samples.of_timm import build, image
 from vit_rpe.viz import Recording, by_offset, record, record_class
 from vit_rpe.viz.recording import parts
 from vit_rpe.viz.recording.on_image import patches_per_token
@@ -152,7 +152,7 @@ def test_gradient_weighted_maps_lie_on_the_image(case: str) -> None:
 def test_where_pooling_layers_and_patches_differ() -> None:
     import timm
 
-    from tests.families.cases import randomize
+    from vit_rpe.models.families.samples.of_timm import randomize
 
     for name in ("vit_base_patch16_siglip_224", "vit_pe_core_tiny_patch16_384"):
         torch.manual_seed(0)

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tests.families.beacon import check_beacon
-from tests.families.torchvision_models import CASES, build, image
+from vit_rpe.models.families.samples.of_torchvision import CASES, build, image
 from vit_rpe.viz import Recording, record
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,10 @@ import numpy as np
 import pytest
 import timm
 import torch
-from torch import nn
 
-from tests.families.cases import build, image, randomize
 from tests.viz.browser import chromium, opened
 from tests.viz.test_browser import rows_of
+from vit_rpe.models.families.samples.of_timm import sample
 from vit_rpe.viz import Recording, record
 from vit_rpe.viz.explorer.write import explorer_page
 
@@ -24,20 +24,6 @@ pytestmark = pytest.mark.browser
 def browser() -> Any:
     with chromium() as found:
         yield found
-
-
-def model_of(case: str) -> tuple[nn.Module, torch.Tensor]:
-    if case == "siglip":
-        small = {"img_size": (64, 96), "depth": 2, "embed_dim": 24, "num_heads": 3}
-        return randomize(timm.create_model("vit_base_patch16_siglip_224", **small)).eval(), torch.randn(2, 3, 64, 96)
-    if case == "sam2":
-        small = {"embed_dim": 12, "stages": (1, 2, 2, 1), "global_att_blocks": (4,), "window_spec": (8, 4, 6, 7)}
-        return randomize(timm.create_model("sam2_hiera_tiny", **small)).eval(), torch.randn(2, 3, 96, 160)
-    if case == "twins":
-        small = {"depths": (2, 2, 2, 2), "embed_dims": (12, 12, 24, 24), "num_heads": (2, 2, 3, 3)}
-        model = timm.create_model("twins_svt_small", img_size=(64, 96), **small)
-        return randomize(model).eval(), torch.randn(2, 3, 64, 96)
-    return build(case), image(case)
 
 
 def written(folder: Path, seen: Recording, x: torch.Tensor, **options: Any) -> Path:
@@ -56,7 +42,7 @@ OTHERS = [
 
 @pytest.mark.parametrize("case", [*CASES, *OTHERS])
 def test_the_page_computes_the_maps(browser: Any, tmp_path: Path, case: str) -> None:
-    model, x = model_of(case)
+    model, x = sample(case)
     with torch.no_grad(), record(model) as seen:
         model(x)
     rows, columns = seen.image or (0, 0)
@@ -73,7 +59,7 @@ def test_the_page_computes_the_maps(browser: Any, tmp_path: Path, case: str) -> 
 
 
 def test_chosen_layers_and_what_they_are_called(browser: Any, tmp_path: Path) -> None:
-    model, x = model_of("swin")
+    model, x = sample("swin")
     with torch.no_grad(), record(model) as seen:
         model(x)
     with opened(browser, written(tmp_path, seen, x, layers=[1, 2])) as page:
@@ -87,7 +73,7 @@ def test_chosen_layers_and_what_they_are_called(browser: Any, tmp_path: Path) ->
 
 def test_a_page_with_too_many_pairs_has_no_mean(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vit_rpe.viz.explorer.write.MOST_PAIRS", 10)
-    model, x = model_of("swin")
+    model, x = sample("swin")
     with torch.no_grad(), record(model) as seen:
         model(x)
     with opened(browser, written(tmp_path, seen, x)) as page:
@@ -95,3 +81,29 @@ def test_a_page_with_too_many_pairs_has_no_mean(browser: Any, tmp_path: Path, mo
         assert "patch (6, 9)" in page.locator("#status").text_content()
         page.keyboard.press("a")
         assert "patch (6, 9)" in page.locator("#status").text_content()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("name", "layers"), [("swin_tiny_patch4_window7_224", None), ("samvit_base_patch16", [1, 2])])
+def test_images_of_1024_pixels(browser: Any, tmp_path: Path, name: str, layers: list[int] | None) -> None:
+    """A page of a windowed and a global layer, or of all windows: small enough, opens and answers at once."""
+    model, x = timm.create_model(name, img_size=1024).eval(), torch.rand(1, 3, 1024, 1024)
+    with torch.no_grad(), record(model) as seen:
+        model(x)
+    path = tmp_path / "explorer.html"
+    path.write_text(explorer_page(seen, x, names=["noise"], title=name, layers=layers), encoding="utf-8")
+    with opened(browser, path, viewport={"width": 1280, "height": 900}) as page:
+        opens, answers = page.evaluate("window.explorer.ready.then(() => performance.now() / 1000)"), 0.0
+        assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+        for layer in range(page.evaluate("data.layers.length")):
+            page.evaluate("(layer) => window.explorer.set({layer})", layer)
+            box = page.locator("#picture").bounding_box()
+            start = time.monotonic()
+            page.mouse.click(box["x"] + (0.3 + layer / 50) * box["width"], box["y"] + 0.4 * box["height"])
+            assert "(held)" in page.locator("#status").text_content()
+            answers = max(answers, time.monotonic() - start)
+            page.keyboard.press("Escape")
+    print(f"{name}: {path.stat().st_size / 1e6:.1f} MB, opened in {opens:.2f} s, answered within {answers:.2f} s")
+    assert path.stat().st_size < 150e6
+    assert opens < 10
+    assert answers < 1

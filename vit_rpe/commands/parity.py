@@ -13,6 +13,7 @@ from typing import Any
 from vit_rpe.checks import check_count
 from vit_rpe.commands._coverage_table import print_coverage, print_families
 from vit_rpe.commands._export_table import print_export_table
+from vit_rpe.commands._maps_table import print_maps
 from vit_rpe.commands._options import Renamed
 
 __all__ = ["PATHS", "Difference", "add_arguments", "compare", "run"]
@@ -96,6 +97,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--coverage", action="store_true", help="instead: timm's files with a relative or rotary position"
     )
+    parser.add_argument(
+        "--maps", action="store_true", help="instead: recorded attention maps of every family against its own softmax"
+    )
+    parser.add_argument("--families", nargs="+", metavar="NAME", help="with --maps: only these, or a package's")
     parser.add_argument("--architectures", nargs="+", metavar="NAME", help="with --coverage: only these")
     parser.add_argument("--encodings", nargs="+", metavar="NAME", help="with --export: only these")
     parser.add_argument("--rpe", dest="encodings", nargs="+", action=Renamed, new="--encodings")
@@ -121,8 +126,15 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError("--coverage takes every architecture at a size of its own: no --export, --depth or --grid")
     if args.architectures and not args.coverage:
         raise ValueError("--architectures goes with --coverage")
+    if args.maps and (args.coverage or args.export or args.depth or args.grid):
+        raise ValueError("--maps takes small models of its own: no --coverage, --export, --depth or --grid")
+    if args.families and not args.maps:
+        raise ValueError("--families goes with --maps")
     for name in args.encodings or []:
         encoding_class(name)
+    if args.maps:
+        print_maps(args.families)
+        return
     if args.coverage:
         print_coverage(args.architectures)
         return

@@ -2,6 +2,7 @@
 
 from vit_rpe.models.families._interface import Family, Place, PlacedLayer, Sight, whole_image
 from vit_rpe.models.families._registry import (
+    described,
     family_of,
     is_described,
     register,
@@ -16,6 +17,7 @@ __all__ = [
     "PlacedLayer",
     "Sight",
     "around",
+    "described",
     "family_of",
     "is_described",
     "place_layers",

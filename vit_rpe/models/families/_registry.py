@@ -54,6 +54,11 @@ def register(family: Family) -> None:
     _FAMILIES.update(dict.fromkeys(family.layers, family))
 
 
+def described() -> tuple[Family, ...]:
+    """All families, in the order in which they were registered."""
+    return tuple(dict.fromkeys(_FAMILIES.values()))
+
+
 def is_described(layer: nn.Module) -> bool:
     """Whether a module is an attention layer of a known family."""
     return type(layer) in _FAMILIES or _name(layer) in _FAMILIES

@@ -8,7 +8,7 @@ import torch
 import transformers as hf
 from torch import Tensor, nn
 
-from tests.families.cases import randomize
+from vit_rpe.models.families.samples.of_timm import randomize
 
 VIT = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "patch_size": 4}
 WIDE = {**VIT, "image_size": (16, 24), "intermediate_size": 32}

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torchvision.models import MaxVit, SwinTransformer, VisionTransformer
 from torchvision.models.swin_transformer import PatchMergingV2, SwinTransformerBlockV2
 
-from tests.families.cases import randomize
+from vit_rpe.models.families.samples.of_timm import randomize
 
 SWIN = {"patch_size": [2, 2], "embed_dim": 12, "depths": [2, 2], "num_heads": [2, 3], "num_classes": 5}
 CASES: dict[str, tuple[Any, tuple[int, int]]] = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import timm
@@ -110,6 +112,44 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 """A name in timm and the changes that make it small; images are not square unless the name says so."""
 
 
+TWINS = {"depths": (2, 2, 2, 2), "embed_dims": (12, 12, 24, 24), "num_heads": (2, 2, 3, 3)}
+SAM2 = {"embed_dim": 12, "stages": (1, 2, 2, 1), "global_att_blocks": (4,), "window_spec": (8, 4, 6, 7)}
+THREE = {"depth": 2, "embed_dim": 24, "num_heads": 3}
+POOLED: dict[str, tuple[str, dict[str, Any], tuple[int, int]]] = {
+    "twins": ("twins_svt_small", {"img_size": (64, 96), **TWINS}, (64, 96)),
+    "sam2": ("sam2_hiera_tiny", SAM2, (96, 160)),
+    "beit": ("beit_base_patch16_224", {"img_size": (64, 96), **THREE}, (64, 96)),
+    "relpos": ("vit_relpos_medium_patch16_cls_224", {"img_size": (64, 96), **THREE}, (64, 96)),
+    "srelpos": ("vit_srelpos_small_patch16_224", {"img_size": (64, 96), **THREE}, (64, 96)),
+    "siglip": ("vit_base_patch16_siglip_224", {"img_size": (64, 96), **THREE}, (64, 96)),
+    "pe": ("vit_pe_core_tiny_patch16_384", {"img_size": (64, 96), **THREE}, (64, 96)),
+    "xcit": ("xcit_nano_12_p16_224", {"img_size": (64, 96), **THREE, "depth": 1}, (64, 96)),
+}
+"""Pooled keys and queries, whole images with a bias, pooling heads; the size of an image apart."""
+OTHERS: dict[str, tuple[str, dict[str, Any], tuple[int, int]]] = {
+    # stages of 16 x 24, 8 x 12, 4 x 6 and 2 x 3 tokens; mask units of 8 x 8 and 4 x 4, then the whole image
+    "hiera": (
+        "hiera_tiny_224",
+        {"img_size": (64, 96), "embed_dim": 12, "stages": (1, 2, 2, 1), "num_heads": 1},
+        (64, 96),
+    ),
+    "cait": ("cait_xxs24_224", {"img_size": (64, 96), **THREE}, (64, 96)),
+    "vit": ("vit_tiny_patch16_224", {"img_size": (64, 96), "reg_tokens": 2, **THREE}, (64, 96)),
+    "dinov2": ("vit_small_patch14_reg4_dinov2", {"img_size": (56, 84), **THREE}, (56, 84)),
+    "naflexvit": ("naflexvit_base_patch16_gap", THREE, (64, 96)),
+    "resnet_clip": ("resnet50_clip", {}, (64, 96)),
+}
+
+
+def sample(case: str) -> tuple[nn.Module, torch.Tensor]:
+    """The model of any case and two images for it, always the same."""
+    torch.manual_seed(0)
+    if case in CASES:
+        return build(case), image(case)
+    name, small, size = {**POOLED, **OTHERS}[case]
+    return randomize(timm.create_model(name, num_classes=5, **small)).eval(), torch.randn(2, 3, *size)
+
+
 def build(case: str, **changes: Any) -> nn.Module:
     """The model of a case, randomised, in evaluation mode."""
     name, small = CASES[case]
@@ -145,3 +185,39 @@ def randomize(model: nn.Module) -> nn.Module:
             if name.endswith("running_var"):
                 buffer.uniform_(0.5, 1.5)
     return model
+
+
+def unrolled(model: Any) -> list[list[list[int]]]:
+    """The patches under every token of the sequences of the four stages, by timm's own order and pooling."""
+    rows, columns = model.unroll.size
+    found = [[int(patch)] for patch in model.unroll(torch.arange(rows * columns).view(1, -1, 1)).flatten()]
+    stages = [found]
+    for _ in range(3):
+        quarter = len(found) // 4
+        found = [[*chain(*found[token::quarter])] for token in range(quarter)]
+        stages.append(found)
+    return stages
+
+
+def in_order(model: Any, number: int, weights: torch.Tensor) -> torch.Tensor:
+    """Weights of layer ``number`` of a Hiera, (B, H, W, Nq, Nk) or (B, H, Nq, Nk), with windows and tokens in the
+    order of the image: (B W, H, Nq, Nk)."""
+    pools = [block.attn.q_stride > 1 for block in model.blocks[: number + 1]]
+    queries, keys = sum(pools), sum(pools[:-1])  # stages
+    weights = weights if weights.ndim == 5 else weights[:, :, None]
+    windows, stages = weights.shape[2], unrolled(model)
+
+    def first(stage: int, window: int, slot: int) -> int:
+        return min(stages[stage][slot * windows + window])
+
+    whole = sorted(
+        range(windows), key=lambda window: min(first(keys, window, slot) for slot in range(weights.shape[4]))
+    )
+    parts = []
+    for window in whole:
+        rows, columns = (
+            torch.tensor(sorted(range(count), key=partial(first, stage, window)))
+            for stage, count in ((queries, weights.shape[3]), (keys, weights.shape[4]))
+        )
+        parts.append(weights[:, :, window][:, :, rows][..., columns])
+    return torch.stack(parts, dim=1).flatten(0, 1)
