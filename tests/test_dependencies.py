@@ -23,12 +23,12 @@ DISTRIBUTIONS = {
 """Where the name to import is not the name to install."""
 EXTRAS = {
     **dict.fromkeys(("position", "attention", "encodings", "layers"), ()),
-    "models": ("export",),
+    "models": ("export", "hf"),
     "viz": ("viz",),
     "benchmark": ("train", "viz", "data", "dev", "peers"),  # it runs other people's implementations beside ours
 }
 """Extras a room may use; the rooms above these come with all that users have."""
-ALL = ("train", "viz", "data", "export", "slurm", "trackers")
+ALL = ("train", "viz", "data", "export", "hf", "slurm", "trackers")
 
 
 def project() -> dict:

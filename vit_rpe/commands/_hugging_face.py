@@ -32,7 +32,7 @@ def hugging_face_model(name: str, size: tuple[int, int] | None, device: torch.de
     try:
         import transformers
     except ImportError as error:
-        raise ValueError('--hf needs transformers: pip install "transformers>=4.51"') from error
+        raise ValueError('--hf needs transformers: pip install "vit_rpe[hf]"') from error
     folder = Path(name).expanduser()
     local = {"local_files_only": True} if folder.is_dir() else {}
     place = str(folder) if local else name

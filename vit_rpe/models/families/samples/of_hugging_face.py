@@ -10,17 +10,17 @@ from torch import Tensor, nn
 
 from vit_rpe.models.families.samples.of_timm import randomize
 
-VIT = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "patch_size": 4}
-WIDE = {**VIT, "image_size": (16, 24), "intermediate_size": 32}
-MLP = {**VIT, "image_size": 16, "mlp_ratio": 2}
-TOWER = {**VIT, "image_size": 16, "intermediate_size": 32}
-SWIN = {"embed_dim": 12, "num_heads": [2, 3], "depths": [2, 2], "patch_size": 2, "window_size": 3}
-SAM = {
+VIT: dict[str, Any] = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "patch_size": 4}
+WIDE: dict[str, Any] = {**VIT, "image_size": (16, 24), "intermediate_size": 32}
+MLP: dict[str, Any] = {**VIT, "image_size": 16, "mlp_ratio": 2}
+TOWER: dict[str, Any] = {**VIT, "image_size": 16, "intermediate_size": 32}
+SWIN: dict[str, Any] = {"embed_dim": 12, "num_heads": [2, 3], "depths": [2, 2], "patch_size": 2, "window_size": 3}
+SAM: dict[str, Any] = {
     **{"hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3, "mlp_dim": 32, "patch_size": 4},
     **{"window_size": 3, "global_attn_indexes": [1], "output_channels": 8, "image_size": 20},
 }
-DET = {**VIT, "num_hidden_layers": 3, "image_size": 20, "pretrain_image_size": 20, "window_size": 3}
-STRETCHED = {"interpolate_pos_encoding": True}
+DET: dict[str, Any] = {**VIT, "num_hidden_layers": 3, "image_size": 20, "pretrain_image_size": 20, "window_size": 3}
+STRETCHED: dict[str, Any] = {"interpolate_pos_encoding": True}
 
 CASES: dict[str, tuple[Any, Any, tuple[int, int], dict[str, Any]]] = {
     "vit": (hf.ViTModel, hf.ViTConfig(**WIDE), (16, 24), {}),

@@ -12,7 +12,7 @@ from torchvision.models.swin_transformer import PatchMergingV2, SwinTransformerB
 
 from vit_rpe.models.families.samples.of_timm import randomize
 
-SWIN = {"patch_size": [2, 2], "embed_dim": 12, "depths": [2, 2], "num_heads": [2, 3], "num_classes": 5}
+SWIN: dict[str, Any] = {"patch_size": [2, 2], "embed_dim": 12, "depths": [2, 2], "num_heads": [2, 3], "num_classes": 5}
 CASES: dict[str, tuple[Any, tuple[int, int]]] = {
     "vit": (partial(VisionTransformer, 16, 4, 2, 3, 24, 32, num_classes=5), (16, 16)),
     "swin": (partial(SwinTransformer, window_size=[3, 4], **SWIN), (20, 28)),

@@ -110,5 +110,5 @@ def sample_of(package: str, case: str, *, fused: bool = True) -> tuple[nn.Module
 def architecture_of(package: str, case: str) -> str:
     """The name of a case's architecture, or of its class."""
     if package == "timm":
-        return {**of_timm.CASES, **of_timm.POOLED, **of_timm.OTHERS}[case][0]
+        return of_timm.CASES[case][0] if case in of_timm.CASES else {**of_timm.POOLED, **of_timm.OTHERS}[case][0]
     return type(sample_of(package, case)[0]).__name__
