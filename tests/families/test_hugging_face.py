@@ -37,7 +37,7 @@ def recorded(model: nn.Module, x: Tensor, case: str) -> Recording:
 
 def own_weights(case: str, names: list[str], x: Tensor) -> dict[str, Tensor]:
     """What the layers of the unfused model give back beside their output, (B W, H, N, N)."""
-    model, found = build(case), {}
+    model, found = build(case, "eager"), {}
     for name in names:
         model.get_submodule(name).register_forward_hook(
             lambda _, __, output, name=name: found.update({name: output[1]})

@@ -46,7 +46,7 @@ def maps_of(package: str, case: str) -> Maps:
     from vit_rpe.viz import record
 
     model, x, options = sample_of(package, case)
-    plain, _, _ = sample_of(package, case, fused=False)
+    plain, _, _ = sample_of(package, case, unfused="eager")
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # layers without a map
         before = _output(model(x, **options))

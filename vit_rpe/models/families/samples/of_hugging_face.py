@@ -62,8 +62,8 @@ CASES: dict[str, tuple[Any, Any, tuple[int, int], dict[str, Any]]] = {
 WITHOUT_SDPA = ("swinv2", "swinv2-pretrained", "vitdet")
 
 
-def build(case: str, attention: str = "eager") -> nn.Module:
-    """The model of a case, randomised, in evaluation mode."""
+def build(case: str, attention: str | None = None) -> nn.Module:
+    """The model of a case, randomised, in evaluation mode; with an attention of ``transformers`` by its name."""
     kind, config, *_ = CASES[case]
     torch.manual_seed(0)
     model: nn.Module = kind._from_config(config, attn_implementation=attention)

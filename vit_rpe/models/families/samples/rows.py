@@ -80,13 +80,13 @@ ROWS: tuple[Row, ...] = (
 )
 
 
-def sample_of(package: str, case: str, *, fused: bool = True) -> tuple[nn.Module, Tensor, dict[str, Any]]:
+def sample_of(package: str, case: str, *, unfused: str | None = None) -> tuple[nn.Module, Tensor, dict[str, Any]]:
     """A small random model, two images for it, and what its ``forward`` takes besides.
 
     Args:
         package: ``"timm"``, ``"transformers"`` or ``"torchvision"``.
         case: of a :class:`Row`.
-        fused: with the package's fused attention where the model has it; else with weights that can be watched.
+        unfused: what ``transformers`` calls attention whose weights can be watched; then they can be in every package.
 
     Raises:
         ImportError: the package is not installed.
@@ -94,17 +94,18 @@ def sample_of(package: str, case: str, *, fused: bool = True) -> tuple[nn.Module
     if package == "timm":
         model, x = of_timm.sample(case)
         for module in model.modules():
-            if not fused and hasattr(module, "fused_attn"):
+            if unfused and hasattr(module, "fused_attn"):
                 module.fused_attn = False  # type: ignore[assignment]
         return model, x, {}
     if package == "torchvision":
-        from vit_rpe.models.families.samples import of_torchvision
+        from vit_rpe.models.families.samples.of_torchvision import build, image
 
-        return of_torchvision.build(case), of_torchvision.image(case), {}
-    from vit_rpe.models.families.samples import of_hugging_face
+        return build(case), image(case), {}
+    from vit_rpe.models.families.samples.of_hugging_face import CASES
+    from vit_rpe.models.families.samples.of_hugging_face import build as build_tower
+    from vit_rpe.models.families.samples.of_hugging_face import image as image_of_tower
 
-    kind = "sdpa" if fused and case not in of_hugging_face.WITHOUT_SDPA else "eager"
-    return of_hugging_face.build(case, kind), of_hugging_face.image(case), of_hugging_face.CASES[case][3]
+    return build_tower(case, unfused), image_of_tower(case), CASES[case][3]
 
 
 def architecture_of(package: str, case: str) -> str:
