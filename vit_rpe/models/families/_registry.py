@@ -50,7 +50,8 @@ def register(family: Family) -> None:
     """
     for kind in family.layers:
         if kind in _FAMILIES:
-            raise ValueError(f"{_short(kind)} is described by {type(_FAMILIES[kind]).__name__} already")
+            name = kind if isinstance(kind, str) else name_of_kind(kind)
+            raise ValueError(f"{name} is described by {type(_FAMILIES[kind]).__name__} already")
     _FAMILIES.update(dict.fromkeys(family.layers, family))
 
 
@@ -101,19 +102,13 @@ def _name(layer: nn.Module) -> str:
     return name_of_kind(type(layer))
 
 
-def _short(kind: type[nn.Module] | str) -> str:
-    """The last part of the module, and the class."""
-    return ".".join((kind if isinstance(kind, str) else name_of_kind(kind)).split(".")[-2:])
-
-
 def _undescribed(layer: nn.Module) -> ValueError:
     name = _name(layer)
     if name in WITHOUT_MAP:
         return ValueError(f"{name} has no map over tokens: {WITHOUT_MAP[name]}")
-    known = ", ".join(sorted(map(_short, _FAMILIES)))
     return ValueError(
-        f"no family describes attention of type {name} (known: {known}): "
-        "describe it by a subclass of vit_rpe.models.families.Family and vit_rpe.models.families.register"
+        f"no family describes attention of type {name}: describe it by a subclass of vit_rpe.models.families.Family "
+        "and vit_rpe.models.families.register, as docs/pictures.md shows beside the list of those that are described"
     )
 
 
