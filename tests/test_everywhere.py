@@ -14,8 +14,6 @@ from PIL import Image
 from torch.testing import assert_close
 
 from tests.exchange.test_replace import replaced
-from tests.families.cases import build as windowed
-from tests.families.cases import image as windowed_image
 from tests.models.tiny import images, randomize, tiny
 from tests.training.conftest import forget_processes
 from vit_rpe import RelativeMultiheadAttention, TokenGrid, viz
@@ -24,6 +22,8 @@ from vit_rpe.data import Preprocessing
 from vit_rpe.evaluation.resolution_eval import accuracy_by_size
 from vit_rpe.models import SequenceTransformer
 from vit_rpe.models.export import export_model
+from vit_rpe.models.families.samples.of_timm import build as windowed
+from vit_rpe.models.families.samples.of_timm import image as windowed_image
 from vit_rpe.training.checkpoint.checkpoint import CheckpointInfo, save_checkpoint
 from vit_rpe.training.config.parse import parse_config
 from vit_rpe.training.run import train

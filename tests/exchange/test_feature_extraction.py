@@ -14,7 +14,7 @@ from torchvision.models.feature_extraction import create_feature_extractor, get_
 
 import vit_rpe
 from tests.exchange.test_replace import replaced
-from tests.families.cases import CASES, build, image
+from vit_rpe.models.families.samples.of_timm import CASES, build, image
 
 UNTRACED = (
     *("sam", "sam-square", "maxvit-tf", "maxvit-square", "qwen3", "gemma4", "efficientvit", "tiny_vit"),

@@ -9,8 +9,8 @@ import timm
 import torch
 from timm.optim import create_optimizer_v2
 
-from tests.families.cases import MAXVIT, SAM, SWIN
 from vit_rpe.models.exchange.in_place import positioned_layers
+from vit_rpe.models.families.samples.of_timm import MAXVIT, SAM, SWIN
 
 NAMED: dict[str, tuple[str, dict[str, Any]]] = {
     "swin": ("swin_tiny_patch4_window7_224", {"window_size": 4, **SWIN}),

@@ -9,8 +9,8 @@ import timm
 import torch
 
 from tests.exchange.test_replace import replaced
-from tests.families.cases import SAM, build, randomize
 from vit_rpe.models.exchange.in_place import positioned_layers
+from vit_rpe.models.families.samples.of_timm import SAM, build, randomize
 
 
 @pytest.mark.parametrize("size", [(512, 512), (1024, 768)])
