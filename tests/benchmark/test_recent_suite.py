@@ -20,12 +20,12 @@ def test_every_row_is_beside_its_reference(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(suite, "compare_times", compared)
     said: list[str] = []
-    rows = list(suite.recent_suite(Effort(), quick=True, say=said.append))
+    rows = list(suite.recent_suite(Effort(), quick=True, threads=None, say=said.append))
     assert said == ["224 px, inference, batch 1", "224 px, training step, batch 1"]
     assert [row.name for row in rows] == [*suite.ROWS] * 2
     assert {row.name: row.target for row in rows[: len(suite.ROWS)]}["pape, 4 parabolas"] == 1.25
     assert all(row.target is None for row in rows[len(suite.ROWS) :])
-    assert len(list(suite.recent_suite(Effort(), quick=False, say=said.append))) == 4 * len(suite.ROWS)
+    assert len(list(suite.recent_suite(Effort(), quick=False, threads=None, say=said.append))) == 4 * len(suite.ROWS)
     for job in asked[0].values():
         model, x = build(job._replace(depth=1, img_size=32, size="nano"))
         with torch.no_grad():

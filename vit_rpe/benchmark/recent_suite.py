@@ -28,12 +28,13 @@ ROWS: dict[str, tuple[Any, str, float | None]] = {
 """Spec, what it is compared with, and the largest ratio wanted in inference (None: none is)."""
 
 
-def recent_suite(effort: Effort, *, quick: bool, say: Callable[[str], None]) -> Iterator[Result]:
+def recent_suite(effort: Effort, *, quick: bool, threads: int | None, say: Callable[[str], None]) -> Iterator[Result]:
     """Every row, as it is measured.
 
     Args:
         effort: a comparison may take three times its ``seconds``.
         quick: two layers and batch 1 only, to see that all works.
+        threads: not needed, for no process is started.
         say: told what is being measured.
     """
     longer = effort._replace(seconds=effort.seconds * 3)

@@ -21,7 +21,7 @@ from vit_rpe.commands._options import Renamed, add_device, choose_device
 if TYPE_CHECKING:
     from vit_rpe.benchmark.measuring.compare import Result
 
-SUITES = ("readme", "recent")
+SUITES = ("readme", "recent", "windowed")
 CLOCKS = ("wall", "cpu")
 
 _OF_GRID = ("size", "img_size", "patch_size", "depth", "batch", "mode", "execution", "attn_impl", "device", "dtype")
@@ -94,6 +94,7 @@ def run(args: argparse.Namespace) -> None:
     from vit_rpe.benchmark.readme_suite import readme_suite
     from vit_rpe.benchmark.recent_suite import recent_suite
     from vit_rpe.benchmark.report import markdown
+    from vit_rpe.benchmark.windowed_suite import windowed_suite
 
     if args.threads is not None:
         torch.set_num_threads(args.threads)
@@ -105,12 +106,8 @@ def run(args: argparse.Namespace) -> None:
             _draw(results, args.output)
             _say(text)
 
-        rows = (
-            recent_suite(effort, quick=args.quick, say=next_part)
-            if args.suite == "recent"
-            else readme_suite(effort, quick=args.quick, threads=args.threads, say=next_part)
-        )
-        for result in rows:
+        suite = {"readme": readme_suite, "recent": recent_suite, "windowed": windowed_suite}[args.suite]
+        for result in suite(effort, quick=args.quick, threads=args.threads, say=next_part):
             results.append(result)
             _save(results, args)
     elif args.curve:

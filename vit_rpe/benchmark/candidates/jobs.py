@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import timm
 import torch
 from torch import nn
 
-from vit_rpe.benchmark.candidates.peers import PEERS, Shape, counterpart, ours
+from vit_rpe.benchmark.candidates.peers import CLASSES, PEERS, Shape, counterpart, ours
 from vit_rpe.layers import RelativeMultiheadAttention
-from vit_rpe.models.vision.vit import VisionTransformer
+from vit_rpe.models import replace_attention
+from vit_rpe.models.exchange.in_place import freeze
 from vit_rpe.models.vit_rpe import SIZES
 from vit_rpe.position.geometry import TokenGrid
 
@@ -22,8 +24,9 @@ class Job(NamedTuple):
 
     Attributes:
         subject: a spec of our encodings, or with ``peer`` the name of a peer (``"counterpart"``: ours built for it).
-        what: ``"model"`` or ``"layer"`` (one attention layer of the size, without the rest of a block).
-        frozen: a model of ours with its positions as constants, in inference.
+        what: ``"model"``; ``"layer"`` (one attention layer of the size, without the rest of a block); or a timm model
+            by name, as it is where the subject is ``"timm"``, else with that position in its attention.
+        frozen: a model with our positions as constants, in inference.
     """
 
     subject: Any
@@ -69,7 +72,10 @@ def build(job: Job) -> tuple[nn.Module, torch.Tensor]:
         )
         x = torch.randn(job.batch, side * side, dims["embed_dim"])
     else:
-        if job.peer is None:
+        if job.what != "model":
+            module = timm.create_model(job.what, img_size=job.img_size, num_classes=CLASSES)
+            module = module if job.subject == "timm" else replace_attention(module, job.subject)
+        elif job.peer is None:
             module = ours(job.subject, job.shape, attn_impl=job.attn_impl)
         elif job.subject == "counterpart":
             module = counterpart(PEERS[job.peer], job.shape)
@@ -78,8 +84,7 @@ def build(job: Job) -> tuple[nn.Module, torch.Tensor]:
         x = torch.randn(job.batch, 3, job.img_size, job.img_size)
     module = module.to(device=device, dtype=dtype).train(job.training)
     if job.frozen:
-        assert isinstance(module, VisionTransformer)
-        module.freeze()
+        freeze(module)
     if job.compiled:
         module.compile()
     return module, x.to(device=device, dtype=dtype)
