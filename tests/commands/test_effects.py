@@ -163,6 +163,8 @@ CASES = {
             "--encodings": "--encodings bias",
             "--coverage": "--coverage",
             "--architectures": "--architectures samvit_base_patch16",
+            "--maps": "--maps",
+            "--families": "--families swin",
         },
     ),
     "benchmark": Case(
@@ -254,6 +256,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         "commands.parity.print_export_table": None,
         "commands.parity.print_coverage": None,
         "commands.parity.print_families": None,
+        "commands.parity.print_maps": None,
     }.items():
         monkeypatch.setattr(f"vit_rpe.{place}", note(place, result))
     savefig = Figure.savefig
@@ -327,6 +330,8 @@ CONTRADICTIONS = [
     ("speedrun --quick --encodings rop", "did you mean"),
     ("parity --encodings bias", "--encodings goes with --export"),
     ("parity --architectures swin_tiny_patch4_window7_224", "--architectures goes with --coverage"),
+    ("parity --maps --depth 1", "--maps takes small models of its own"),
+    ("parity --families swin", "--families goes with --maps"),
     ("parity --coverage --depth 1", "--coverage takes every architecture at a size of its own"),
     ("benchmark data --setting memory --data.path {folder}", "--data.path is for --setting jpeg"),
     ("benchmark --depth 2 data", "is for models and means nothing"),
