@@ -228,3 +228,9 @@ def test_a_toy_source_needs_only_its_file_and_a_row(monkeypatch):
     named = Path(__file__).parents[2].joinpath("CONTRIBUTING.md").read_text()
     assert "vit_rpe/data/sources/__init__.py" in named
     assert "A new data source" in named
+
+
+def test_the_page_has_a_row_of_every_source():
+    page = Path(__file__).parents[2].joinpath("docs", "data.md").read_text()
+    table = "".join(line for line in page.split("## Sources")[1].split("\n## ")[0].splitlines() if line[:1] == "|")
+    assert [name for name in DATA_NAMES if f"`{name}`" not in table] == []

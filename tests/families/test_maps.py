@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from typing import Any
 
 import pytest
@@ -209,7 +210,6 @@ def test_a_beacon_is_seen_where_it_is(case: str, path: str) -> None:
     [
         ("davit_tiny", "over channels"),
         ("coat_tiny", "factorised"),
-        ("visformer_tiny", "no family describes attention of type timm.models.visformer.Attention"),
     ],
 )
 def test_what_cannot_be_read_is_refused_by_its_class(name: str, reason: str) -> None:
@@ -217,6 +217,19 @@ def test_what_cannot_be_read_is_refused_by_its_class(name: str, reason: str) -> 
         model = timm.create_model(name)
     with pytest.raises(ValueError, match=reason.replace(".", r"\.")), record(model):
         pass
+
+
+class OddAttention(nn.Linear):
+    """Attention by its name, which no family describes."""
+
+
+def test_what_no_family_describes_is_refused_by_its_class() -> None:
+    model = nn.Sequential(OddAttention(4, 4))
+    message = rf"no family describes attention of type {re.escape(__name__)}\.OddAttention"
+    with pytest.raises(ValueError, match=message), record(model):
+        pass
+    with pytest.raises(ValueError, match=message):
+        vit_rpe.replace_attention(model)
 
 
 def test_queries_of_windows_are_patches() -> None:
