@@ -137,7 +137,9 @@ OTHERS: dict[str, tuple[str, dict[str, Any], tuple[int, int]]] = {
     "vit": ("vit_tiny_patch16_224", {"img_size": (64, 96), "reg_tokens": 2, **THREE}, (64, 96)),
     "dinov2": ("vit_small_patch14_reg4_dinov2", {"img_size": (56, 84), **THREE}, (56, 84)),
     "naflexvit": ("naflexvit_base_patch16_gap", THREE, (64, 96)),
+    "vit-refining": ("vit_tiny_patch16_224", {"img_size": (64, 96), "global_pool": "prr", **THREE}, (64, 96)),
     "resnet_clip": ("resnet50_clip", {}, (64, 96)),
+    "resnet_clip-rotary": ("resnet50_clip", {"head_type": "attn_rot"}, (64, 96)),
 }
 
 

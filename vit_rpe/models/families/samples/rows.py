@@ -28,7 +28,7 @@ class Row:
 
 
 ROWS: tuple[Row, ...] = (
-    Row("timm", "plain ViT", ("vit",)),
+    Row("timm", "plain ViT", ("vit", "vit-refining")),
     Row("timm", "DINOv2 with registers", ("dinov2",)),
     Row("timm", "DINOv3", ("dinov3", "dinov3-square")),
     Row("timm", "BEiT", ("beit",)),
@@ -38,7 +38,7 @@ ROWS: tuple[Row, ...] = (
     Row("timm", "Perception Encoder, pooling head", ("pe",)),
     Row("timm", "SigLIP, pooling head", ("siglip",)),
     Row("timm", "NaFlexViT", ("naflexvit",)),
-    Row("timm", "CLIP ResNet, pooling head over maps", ("resnet_clip",)),
+    Row("timm", "CLIP ResNet, pooling head over maps", ("resnet_clip", "resnet_clip-rotary")),
     Row("timm", "Swin", ("swin", "swin-square")),
     Row("timm", "Swin V2", ("swinv2", "swinv2-square", "swinv2-pretrained")),
     Row("timm", "Swin V2-CR", ("swinv2_cr",)),
