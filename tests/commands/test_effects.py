@@ -101,9 +101,8 @@ CASES = {
     "speedrun": Case(
         "--quick --encodings none",
         {
-            "--data": "--data elsewhere",
+            "--data.path": "--data.path elsewhere",
             "--pack": "--pack digits",
-            "--path": "--path elsewhere",
             "--minutes": "--minutes 1",
             "--encodings": "--encodings bias",
             "--seeds": "--seeds 1",
@@ -324,9 +323,9 @@ CONTRADICTIONS = [
     ("encodings --bibtex bias --pictures out", "two different things"),
     ("speedrun", "give --minutes N, or --quick"),
     ("speedrun --quick --minutes 3", "give --minutes N, or --quick"),
-    ("speedrun --minutes 3", "--data names the packed images"),
-    ("speedrun --quick --path here", "--path goes with --pack"),
-    ("speedrun --pack digits --data there --quick", "--pack trains nothing: leave out --quick"),
+    ("speedrun --minutes 3", "--data.path names packed images"),
+    ("speedrun --pack digits", "--pack writes into --output"),
+    ("speedrun --pack digits --output there --quick", "--pack trains nothing: leave out --quick"),
     ("speedrun --quick --encodings rop", "did you mean"),
     ("parity --encodings bias", "--encodings goes with --export"),
     ("parity --architectures swin_tiny_patch4_window7_224", "--architectures goes with --coverage"),

@@ -18,7 +18,7 @@ from vit_rpe.training.config.yaml_text import load_yaml
 ROOT = Path(__file__).resolve().parent.parent.parent
 ONE_SPELLING = {
     "--output": {"--out", "--dest", "--save", "--to"},
-    "--checkpoint": {"--weights", "--run", "--ckpt"},
+    "--checkpoint": {"--run", "--ckpt"},
     "--batch-size": {"--batch", "--batch_size"},
     "--encodings": {"--rpe", "--encoding"},
     "--data.path": {"--path", "--data-path", "--data_path", "--data"},

@@ -12,7 +12,7 @@ import torch
 import vit_rpe
 from tests.models.tiny import randomize
 from vit_rpe.commands.parity import PATHS, compare
-from vit_rpe.commands.parity import randomize as fill
+from vit_rpe.models.exchange.coverage import randomize as fill
 
 NAMES = [name for names in PATHS.values() for name in names]
 NARROW = {"depth": 2, "embed_dim": 48, "num_heads": 3}

@@ -93,10 +93,9 @@ def test_a_run_ends_with_its_time_and_learns(monkeypatch):
 def test_the_command_packs_trains_and_writes_its_table(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("vit_rpe.commands.speedrun.QUICK_SECONDS", 0.2)
     where = str(tmp_path / "packed")
-    assert main(["speedrun", "--pack", "digits", "--data", where]) == 0
-    assert (
-        main(["speedrun", "--quick", "--encodings", "learned", "bias", "--data", where, "--output", str(tmp_path)]) == 0
-    )
+    assert main(["speedrun", "--pack", "digits", "--output", where]) == 0
+    words = ["--quick", "--encodings", "learned", "bias", "--data.path", where, "--output", str(tmp_path)]
+    assert main(["speedrun", *words]) == 0
     rows = (tmp_path / "speedrun.csv").read_text().splitlines()
     assert rows[0] == "encoding,seed,seconds,epochs,loss,accuracy"
     assert {row.split(",")[0] for row in rows[1:]} == {"learned", "bias"}

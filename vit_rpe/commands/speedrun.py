@@ -2,10 +2,10 @@
 
 Made for an accelerator that is at hand for some minutes. The images come packed in a folder of a few files:
 
-  vit-rpe speedrun --pack cifar10 --path FOLDER --data cifar10-packed
-  vit-rpe speedrun --data cifar10-packed --minutes 10
+  vit-rpe speedrun --pack cifar10 --data.path FOLDER --output cifar10-packed
+  vit-rpe speedrun --data.path cifar10-packed --minutes 10
 
---quick trains each for seconds, to see that all of it runs. Without --data it has scikit-learn's digits.
+--quick trains each for seconds, to see that all of it runs. Without --data.path it has scikit-learn's digits.
 """
 
 from __future__ import annotations
@@ -32,18 +32,15 @@ HEADINGS = "encoding,seed,seconds,epochs,loss,accuracy"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
-        "--data", metavar="DIR", help="packed images; default: scikit-learn's digits, with --quick only"
+        "--data.path", dest="path", metavar="DIR", help="packed images; with --pack, the files of the source"
     )
-    parser.add_argument(
-        "--pack", metavar="SOURCE", help="write --data from a source such as cifar10, and train nothing"
-    )
-    parser.add_argument("--path", metavar="DIR", help="with --pack: where the source's files lie")
+    parser.add_argument("--pack", metavar="SOURCE", help="pack a source such as cifar10 into --output, train nothing")
     parser.add_argument("--minutes", type=positive, metavar="N", help="of training in all, shared equally")
     parser.add_argument("--encodings", nargs="+", metavar="NAME", help=f"default: {' '.join(ENCODINGS)}")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0], metavar="N", help="each is a run; default: 0")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_SECONDS:g} seconds a run, nothing compiled")
     add_device(parser)
-    add_output(parser, default="runs/speedrun", metavar="DIR", help="folder of the table and the trained weights")
+    add_output(parser, default=None, metavar="DIR", help="of the table and the weights, or of the packed images")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -55,12 +52,10 @@ def run(args: argparse.Namespace) -> None:
     if args.pack is not None:
         _pack(args)
         return
-    if args.path is not None:
-        raise ValueError("--path goes with --pack: packed images are given by --data")
     if args.quick == (args.minutes is not None):
         raise ValueError("give --minutes N, or --quick for a trial")
-    if args.data is None and not args.quick:
-        raise ValueError("--data names the packed images: write them with --pack cifar10 --path FOLDER --data DIR")
+    if args.path is None and not args.quick:
+        raise ValueError("--data.path names packed images: --pack cifar10 --data.path FOLDER --output DIR writes them")
     from vit_rpe.encodings import encoding_class
 
     encodings = args.encodings or list(ENCODINGS)
@@ -71,7 +66,7 @@ def run(args: argparse.Namespace) -> None:
     device = choose_device(args.device)
     data = _data(args, device)
     seconds = QUICK_SECONDS if args.quick else args.minutes * 60 / len(runs)
-    output = Path(args.output)
+    output = Path(args.output or "runs/speedrun")
     output.mkdir(parents=True, exist_ok=True)
     table = output / "speedrun.csv"
     table.write_text(HEADINGS + "\n")
@@ -128,10 +123,10 @@ def _data(args: argparse.Namespace, device: torch.device) -> Data:
     from vit_rpe.study.speedrun.packed import read_packed
     from vit_rpe.study.speedrun.train import to_device
 
-    if args.data is None:
+    if args.path is None:
         train, test, _ = _splits("digits", None)
     else:
-        (train, _), (test, _) = (read_packed(args.data, name) for name in ("train", "test"))
+        (train, _), (test, _) = (read_packed(args.path, name) for name in ("train", "test"))
     return to_device(train, test, device)
 
 
@@ -152,9 +147,9 @@ def _pack(args: argparse.Namespace) -> None:
     given = [f"--{name}" for name in ("minutes", "encodings", "quick") if getattr(args, name)]
     if given:
         raise ValueError(f"--pack trains nothing: leave out {', '.join(given)}")
-    if args.data is None:
-        raise ValueError("--pack writes into --data DIR: name it")
+    if args.output is None:
+        raise ValueError("--pack writes into --output DIR: name it")
     train, test, names = _splits(args.pack, args.path)
     for name, split in (("train", train), ("test", test)):
-        for path in write_packed(split, Path(args.data), name, names):
+        for path in write_packed(split, Path(args.output), name, names):
             print(f"{path}  {path.stat().st_size / 2**20:.1f} MB")
