@@ -26,6 +26,14 @@ from vit_rpe.viz.recording.on_image import placement
 from vit_rpe.viz.recording.recording import Recording
 from vit_rpe.viz.recording.rotation import rotation_frequencies
 
+OTHER_TURNS = "shows queries and keys that turn in pairs of channels, not by blocks nor polar"
+NOT_SHOWN = {
+    "features": "does not show features: what an encoding reads off the content of each image",
+    "blocks_q": OTHER_TURNS,
+    "polar_q": OTHER_TURNS,
+}
+"""Parts of :class:`PositionTerms` that the page cannot compute, and what is said of them."""
+
 
 def pack_layout(packer: Packer, seen: Recording, layer: int, image: tuple[int, ...]) -> dict[str, Any]:
     """Pack where the patches of the image are in the calls of one layer."""
@@ -50,10 +58,10 @@ def pack_terms(packer: Packer, seen: Recording, layer: int) -> dict[str, Any]:
         ValueError: its terms differ between images (a mask per image), or heads are mixed.
     """
     call, sight = seen.call(layer), seen.sight(layer)
-    if call.terms.features:
-        raise ValueError("the explorer does not show features: what an encoding reads off the content of each image")
-    if call.terms.blocks_q is not None or call.terms.polar_q is not None:
-        raise ValueError("the explorer shows queries and keys that turn in pairs of channels, not by blocks nor polar")
+    for part, words in NOT_SHOWN.items():
+        found = getattr(call.terms, part)
+        if found is not None and len(found) > 0:
+            raise ValueError(f"the explorer {words}")
     if call.mix_logits is not None:
         raise ValueError("the explorer does not show heads that are mixed before the softmax (talking heads)")
     grids = sight.q_grid, sight.k_grid

@@ -9,7 +9,7 @@ function line(text) {
   let at = 0;
   const escaped = (word) => word.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
   const row = (parts) => (parts.length === 1 ? parts[0] : `<mrow>${parts.join("")}</mrow>`);
-  const upright = /^(logit|sign|log|ln|clip|cos|sin|max|size|bucket|softplus|base|period|MLP)$/;
+  const upright = /^(logit|sign|log|ln|clip|cos|sin|max|size|bucket|softplus|exp|triu|base|period|MLP)$/;
 
   function group() {
     if (tokens[at] !== "{") return atom();

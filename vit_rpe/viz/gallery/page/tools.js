@@ -86,9 +86,10 @@ function prepare(name, settings, common) {
   const x = content.normal([CHANNELS]).values;
   const parameters = encoding.parameters(s, g, new Draw(g.seed, g.roughness));
   const values = Object.fromEntries(Object.entries(parameters).map(([key, { values: own }]) => [key, own]));
+  const known = [];
   return {
     options: encoding.options(s, g), native: encoding.native(s, g), parameters, q, k, x,
-    value: (head) => encoding.values({ s, g, p: values, head, q: q.slice(head * WIDTH, (head + 1) * WIDTH), k: k.slice(head * WIDTH, (head + 1) * WIDTH), x }),
+    value: (head) => (known[head] ??= encoding.values({ s, g, p: values, head, q: q.slice(head * WIDTH, (head + 1) * WIDTH), k: k.slice(head * WIDTH, (head + 1) * WIDTH), x })),
   };
 }
 
