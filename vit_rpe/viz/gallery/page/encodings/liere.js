@@ -1,6 +1,6 @@
 add("liere", {
   formula: 'q_i → R(p_i) q_i, k_j → R(p_j) k_j,  R(p) = exp(\\sum_{a} p_a A_a),  A_a = triu(M_a) - triu(M_a)^T',
-  good: "Rotary with learned rotations of several channels at once: wide blocks mix the axes as pairs cannot. Not relative, except for blocks of 2: move the query and the map changes. In its paper ahead of rotary on images and volumes.",
+  good: "Rotary with learned rotations of several channels at once: wide blocks mix the axes as pairs cannot. Not relative, except for blocks of 2: move the query and the map changes. In its paper ahead of rotary on images and video.",
   content: "ones",
   controls: [choice("block", "channels turned at once", "8", "2", "4", "16"), slider("most", "entries of M up to", 0.25, 6.25, 0.25, 2), slider("trained", "size it was trained on", 2, 24, 1, 9)],
   options: (s) => ({ block: Number(s.block), native: [s.trained, s.trained] }),
