@@ -35,6 +35,16 @@ def test_an_epoch_can_be_entered_anywhere(digits, num_workers, first_batch):
 def test_position_outside_the_epoch_is_refused(digits):
     with pytest.raises(ValueError, match=r"batch=15, expected 0\.\.14"):
         train_loader(digits, DataConfig(batch_size=96), seed=0).set_position(0, 15)
+    loader = train_loader(digits, DataConfig(batch_size=96), seed=0)
+    for epoch, batch, said in (
+        (-1, 0, "epoch"),
+        (1.5, 0, "epoch"),
+        (True, 0, "epoch"),
+        (0, 1.5, "batch"),
+        (0, -1, "batch"),
+    ):
+        with pytest.raises(ValueError, match=f"{said} must be an integer of at least 0"):
+            loader.set_position(epoch, batch)
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3])

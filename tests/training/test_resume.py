@@ -187,14 +187,6 @@ def test_a_damaged_state(tiny, tmp_path: Path, damage, message: str) -> None:
         tiny("run", "--train.epochs=2", "--resume=auto")
 
 
-def test_a_state_of_another_model(tiny, tmp_path: Path) -> None:
-    tiny("run", "--train.epochs=1")
-    with pytest.raises(ValueError, match="of another model or optimiser"):
-        tiny("run", "--train.epochs=2", "--resume=auto", "--model.args.depth=2")
-    with pytest.raises(ValueError, match=r"made without ema: check train\.ema_decay"):
-        tiny("run", "--train.epochs=2", "--resume=auto", "--train.ema_decay=0.9")
-
-
 def test_a_full_disk_leaves_the_last_good_checkpoint(tiny, tmp_path: Path) -> None:
     """A limit on the size of files stands in for the full disk: writing fails half-way."""
     import resource

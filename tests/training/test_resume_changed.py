@@ -87,7 +87,7 @@ CELLS = [
     for warmup in (0.0, 1.5)
     for change in CHANGES
     for until in ((4, 0), (4, 2))
-    if (name, warmup) != ("rsqrt", 0.0)  # which needs a warm-up
+    if (name, warmup) not in (("rsqrt", 0.0), ("none", 1.5))  # one needs a warm-up, one has none
 ]
 
 

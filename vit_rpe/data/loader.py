@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from vit_rpe.checks import check_count
 from vit_rpe.data.account import BadImages
 from vit_rpe.data.batch import Samples
 from vit_rpe.data.options import DataOptions
@@ -44,6 +45,8 @@ class TrainLoader:
 
     def set_position(self, epoch: int, batch: int) -> None:
         """Iterate over ``epoch`` next, from ``batch`` on: the batches are those of the unbroken epoch."""
+        check_count("epoch", epoch, 0)
+        check_count("batch", batch, 0)
         if not 0 <= batch <= self.order.num_batches:
             raise ValueError(f"batch={batch}, expected 0..{self.order.num_batches}")
         self.order.epoch, self.order.first_batch = epoch, batch

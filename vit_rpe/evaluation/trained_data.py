@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 
 from vit_rpe.data import DataBundle, DataOptions, eval_loader, other_data, rebuild_data
+from vit_rpe.training.checkpoint.belonging import check_classes
 from vit_rpe.training.checkpoint.checkpoint import LoadedCheckpoint
 from vit_rpe.training.metrics import Evaluation, evaluate
 
@@ -63,11 +63,5 @@ def trained_data(loaded: LoadedCheckpoint, **changes: Any) -> tuple[DataBundle, 
     """
     config = other_data(loaded.info.data, **changes)
     bundle = rebuild_data(config, loaded.treatment)
-    if loaded.class_names and bundle.class_names != loaded.class_names:
-        found, expected = _some(bundle.class_names), _some(loaded.class_names)
-        raise ValueError(f"the data have the classes {found}, the checkpoint has {expected}")
+    check_classes(bundle.class_names, loaded.class_names, of="the data", by="the checkpoint")
     return bundle, config
-
-
-def _some(names: Sequence[str]) -> str:
-    return f"{', '.join(names[:8])}{', ...' if len(names) > 8 else ''} ({len(names)})"

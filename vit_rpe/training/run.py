@@ -16,8 +16,9 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 
 from vit_rpe.data import Account, DataBundle, build_data
+from vit_rpe.training.checkpoint.belonging import check_classes, check_vocabulary, check_weights_of_state
 from vit_rpe.training.checkpoint.files import write_text
-from vit_rpe.training.checkpoint.resume import changes, check_epochs, find_resumed, rate_jump
+from vit_rpe.training.checkpoint.resume import Resumed, changes, find_resumed, rate_jump
 from vit_rpe.training.checkpoint.run_folder import forget_run, take_best_along, write_versions
 from vit_rpe.training.checkpoint.state import restore
 from vit_rpe.training.config.schema import RunConfig
@@ -65,27 +66,30 @@ def train(config: RunConfig) -> RunResult:
     (output,) = broadcast_object_list([config.output])
     config.output, folder = output, Path(output)
     resumed = find_resumed(config, folder)
-    if resumed is not None:
-        check_epochs(config, resumed)
     seed_everything(config.train.seed)
     display = Display(folder / "log.txt", quiet=not accelerator.is_main_process)
     with _warnings_on(display):
         with accelerator.main_process_first():  # which downloads, if asked to
             bundle = build_data(config.data, img_size=plan.img_size, in_chans=plan.in_chans, seed=config.train.seed)
         _check_data(bundle, config)
-        if accelerator.is_main_process:
-            if resumed is None:
-                forget_run(folder)
+        if resumed is not None:
+            _check_data_of(resumed, bundle)
+        elif accelerator.is_main_process:
+            forget_run(folder)
             _open_folder(folder, config, bundle.account)
-            if resumed is not None and config.resume != "auto":
-                take_best_along(Path(str(config.resume)), folder)
         model, model_args = build_model(plan, config.model, bundle)
+        if resumed is not None:
+            check_weights_of_state(model, resumed.state, asdict(config))
         session = build_session(config, accelerator, bundle, model, model_args, folder)
         _announce(session, plan, display)
-        inside = resumed  # for the rest of an unfinished epoch
+        inside = None  # of an unfinished epoch that goes on as it would have
         if resumed is not None:
-            inside = resumed if restore(session, resumed) else None
-            _announce_resumed(session, resumed, display)
+            inside = resumed.state if restore(session, resumed.state) else None
+            if accelerator.is_main_process:  # not before: what cannot go on keeps its folder as it is
+                _open_folder(folder, config, bundle.account)
+                if config.resume != "auto":
+                    take_best_along(Path(str(config.resume)), folder)
+            _announce_resumed(session, resumed.state, display)
         start_trackers(accelerator, config)
         try:
             fit(session, display, inside)
@@ -104,6 +108,13 @@ def _check_data(bundle: DataBundle, config: RunConfig) -> None:
         raise ValueError(f"{bundle.split}: there is only the class {bundle.class_names}, nothing to tell apart")
     if config.train.pictures_every and not bundle.treatment.shows_pictures:
         raise ValueError("train.pictures_every draws attention over images, and these data are none: leave it out")
+
+
+def _check_data_of(resumed: Resumed, bundle: DataBundle) -> None:
+    """Refuse to go on with data whose labels or tokens mean something else than they did."""
+    names = {"of": "the data", "by": "the checkpoint to resume"}
+    check_vocabulary(bundle.treatment.to_dict(), resumed.info.preprocessing, **names)
+    check_classes(bundle.class_names, resumed.info.class_names, **names)
 
 
 def _accelerator(config: RunConfig) -> Accelerator:

@@ -180,7 +180,7 @@ def build_session(
         optimizer=prepared,
         schedule=Schedule(train),
         ema=ema,
-        teacher=build_teacher(train.distill, num_classes=bundle.num_classes, student=bundle.treatment, device=device),
+        teacher=build_teacher(train.distill, class_names=bundle.class_names, student=bundle.treatment, device=device),
         mixer=mixer,
         train_batches=batches,
         val_batches=eval_loader(bundle, config.data, **place),

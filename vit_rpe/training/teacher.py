@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 from vit_rpe.checks import closest
 from vit_rpe.data import Preprocessing, Treatment, image_treatment
+from vit_rpe.training.checkpoint.belonging import check_classes
 from vit_rpe.training.checkpoint.checkpoint import load_checkpoint
 from vit_rpe.training.config.schema import DistillConfig
 
@@ -72,7 +74,7 @@ def _load(model: nn.Module, file: Path) -> None:
 
 
 def build_teacher(
-    config: DistillConfig, *, num_classes: int, student: Treatment, device: torch.device
+    config: DistillConfig, *, class_names: Sequence[str], student: Treatment, device: torch.device
 ) -> Teacher | None:
     """The teacher of a config; ``None`` if it names none.
 
@@ -81,10 +83,12 @@ def build_teacher(
     """
     if config.teacher is None:
         return None
+    num_classes = len(class_names)
     student = image_treatment(student, f"train.distill.teacher {config.teacher!r} teaches on images; the student")
     if Path(config.teacher).exists():
         loaded = load_checkpoint(config.teacher)
         model, treatment = loaded.model, loaded.preprocessing
+        check_classes(class_names, loaded.class_names, of="the data", by=f"the teacher {config.teacher}")
         mean, std, img_size = treatment.mean, treatment.std, treatment.img_size
     else:
         if not timm.is_model(config.teacher):

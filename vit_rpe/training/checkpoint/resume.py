@@ -4,33 +4,49 @@ from __future__ import annotations
 
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from vit_rpe.training.checkpoint.belonging import check_config_of_state, flat
+from vit_rpe.training.checkpoint.checkpoint import CheckpointInfo, read_info
 from vit_rpe.training.checkpoint.files import newest
 from vit_rpe.training.checkpoint.state import find_state, read_state
 from vit_rpe.training.config.schema import RunConfig, TrainConfig
 from vit_rpe.training.schedule import Schedule
 
-__all__ = ["changes", "check_epochs", "find_resumed", "rate_jump"]
+__all__ = ["Resumed", "changes", "find_resumed", "rate_jump"]
 
 _FREE = ("output", "resume", "overwrite", "pictures", "trackers", "plugin", "train.epochs", "train.device",
          "train.log_every", "train.keep", "train.pictures_every", "train.checkpoint_every_steps", "data.num_workers",
          "data.path")  # fmt: skip
 
 
-def find_resumed(config: RunConfig, folder: Path) -> dict[str, Any] | None:
+class Resumed(NamedTuple):
+    """A training state, and what lies beside it: of which model and data it is."""
+
+    state: dict[str, Any]
+    info: CheckpointInfo
+
+
+def _read(file: Path, config: RunConfig) -> Resumed:
+    resumed = Resumed(read_state(file), read_info(file.parent))
+    _check_epochs(config, resumed.state)
+    check_config_of_state(config, resumed.state, asdict(config))
+    return resumed
+
+
+def find_resumed(config: RunConfig, folder: Path) -> Resumed | None:
     """The state to go on from, or ``None`` for a new run.
 
     Raises:
-        ValueError: ``resume`` names a place without a state, or the run folder holds a run that is neither resumed
-            nor to be overwritten.
+        ValueError: ``resume`` names a place without a state or with one that is not of this config, or the run folder
+            holds a run that is neither resumed nor to be overwritten.
     """
     if config.resume not in (None, "auto"):
-        return read_state(find_state(Path(str(config.resume))))
+        return _read(find_state(Path(str(config.resume))), config)
     if newest(folder / "last") is None:
         return None
     if config.resume == "auto":
-        return read_state(find_state(folder))
+        return _read(find_state(folder), config)
     if config.overwrite:
         return None
     raise ValueError(
@@ -39,20 +55,10 @@ def find_resumed(config: RunConfig, folder: Path) -> dict[str, Any] | None:
     )
 
 
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, dict) and name != "args":
-            flat |= _flat(value, f"{prefix}{name}.")
-        else:
-            flat[prefix + name] = list(value) if isinstance(value, tuple) else value
-    return flat
-
-
 def changes(config: RunConfig, state: dict[str, Any], *, processes: int) -> list[str]:
     """One phrase for everything that makes the rest of the run differ from the run that is resumed."""
-    defaults = _flat({"train": asdict(TrainConfig())})  # for options that the checkpoint's version did not have
-    before, now = {**defaults, **_flat(state["config"])}, _flat(asdict(config))
+    defaults = flat({"train": asdict(TrainConfig())})  # for options that the checkpoint's version did not have
+    before, now = {**defaults, **flat(state["config"])}, flat(asdict(config))
     keys = [key for key in {**before, **now} if key not in _FREE and before.get(key) != now.get(key)]
     phrases = [f"{key} was {before.get(key)!r}, is {now.get(key)!r}" for key in keys]
     given = len(state["processes"])
@@ -74,7 +80,7 @@ def _count(processes: int) -> str:
     return f"{processes} process{'es' if processes != 1 else ''}"
 
 
-def check_epochs(config: RunConfig, state: dict[str, Any]) -> None:
+def _check_epochs(config: RunConfig, state: dict[str, Any]) -> None:
     """Raise ``ValueError`` if fewer epochs are asked for than are done."""
     done = state["counters"]["epoch"]
     epochs, begun = config.train.epochs, done + bool(state["counters"]["step"])

@@ -114,13 +114,9 @@ def restore(session: Session, state: dict[str, Any]) -> bool:
         size or number of processes, as much of the epoch counts as done as was, in whole updates of the new size.
 
     Raises:
-        ValueError: the state is of another model, or of a run with or without averaged weights or scaler.
+        ValueError: the state is of another model or optimiser.
     """
     scaler = session.accelerator.scaler
-    for name, ours in (("ema", session.ema), ("scaler", scaler)):
-        if (state[name] is None) != (ours is None):
-            key = {"ema": "train.ema_decay", "scaler": "train.precision"}[name]
-            raise ValueError(f"the checkpoint was made {'without' if ours else 'with'} {name}: check {key}")
     try:
         load_weights(session, state["model"])
         load_optimizer(session, state["optimizer"], state.get("parameter_names"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import timm.optim
 
 from vit_rpe.checks import unknown_name
+from vit_rpe.training.config.effect import check_effects
 from vit_rpe.training.config.schema import RunConfig, TrainConfig
 
 __all__ = ["SCHEDULES", "TRACKERS", "check_config"]
@@ -49,6 +50,7 @@ def check_config(config: RunConfig) -> None:
         ValueError: names the key, the value given and what was expected.
     """
     _check_train(config.train)
+    check_effects(config)
     for tracker in config.trackers:
         if tracker not in TRACKERS:
             raise unknown_name("trackers", tracker, TRACKERS)

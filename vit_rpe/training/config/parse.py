@@ -88,7 +88,9 @@ def _check_words(words: Sequence[str]) -> None:
 
 def _check_file(path: Path, known: frozenset[str]) -> None:
     content = read_yaml(path)
-    if content is not None and not isinstance(content, dict):
+    if content is None:
+        raise ValueError(f"{path} is empty: a config holds keys and values, for example train: {{epochs: 10}}")
+    if not isinstance(content, dict):
         raise ValueError(f"{path} must hold keys and values, got a {type(content).__name__}")
 
     kinds = dict(_numbers())
@@ -101,7 +103,7 @@ def _check_file(path: Path, known: frozenset[str]) -> None:
             if isinstance(value, dict) and key not in ("model.args", "model.rpe"):
                 walk(value, f"{key}.")
 
-    walk(content or {}, "")
+    walk(content, "")
 
 
 def _readable(message: str) -> str:
