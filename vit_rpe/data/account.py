@@ -16,7 +16,7 @@ class Account:
     """Counts, filled while a source is read and split.
 
     ``taken``: samples (or files of text) by split; ``left_out``: how many by reason, and the first of them by name;
-    ``copies``: what is on both sides of the split under other names, in words.
+    ``copies``: what is on both sides of the split, or in two classes, under other names, in words.
     """
 
     taken: dict[str, int] = field(default_factory=dict)
@@ -28,7 +28,15 @@ class Account:
         """Note what is trained on and held out too, byte for byte: nothing is moved for it. ``name`` and ``other`` are
         the first pair, ``side`` is what is held out of ``what``."""
         if count:
-            self.copies = f"{count:,} training {what} also among the {side} {what} ({name} = {other})"
+            self._say(f"{count:,} training {what} also among the {side} {what} ({name} = {other})")
+
+    def say_two_classes(self, count: int, name: str, other: str, *, side: str, what: str) -> None:
+        """Note what is in two classes of one side byte for byte; ``name`` and ``other`` are the first pair."""
+        if count:
+            self._say(f"{count:,} {side} {what} also in another class ({name} = {other})")
+
+    def _say(self, words: str) -> None:
+        self.copies += "; " * bool(self.copies) + words
 
     def leave_out(self, reason: str, name: str, count: int = 1) -> None:
         """Count what is not taken; ``name`` is that of the first."""
@@ -36,14 +44,18 @@ class Account:
             self.left_out[reason] = self.left_out.get(reason, 0) + count
             self.first.setdefault(reason, name)
 
+    def left(self) -> str:
+        """What was left out, in words."""
+        total = sum(self.left_out.values())
+        parts = [f"{count:,} {reason} ({self.first[reason]}{', ...' * (count > 1)})" for reason, count in
+                 self.left_out.items()]  # fmt: skip
+        return f"left out {total:,}: {'; '.join(parts)}" if total else "left out nothing"
+
     def words(self) -> str:
         """One line."""
         taken, left = sum(self.taken.values()), sum(self.left_out.values())
-        parts = [f"{count:,} {reason} ({self.first[reason]}{', ...' * (count > 1)})" for reason, count in
-                 self.left_out.items()]  # fmt: skip
         sides = " and ".join(f"{count:,} {side}" for side, count in self.taken.items())
-        rest = f"left out {left:,}: {'; '.join(parts)}" if left else "left out nothing"
-        return f"met {taken + left:,}, took {taken:,} ({sides}), {rest}{'; ' * bool(self.copies)}{self.copies}"
+        return f"met {taken + left:,}, took {taken:,} ({sides}), {self.left()}{'; ' * bool(self.copies)}{self.copies}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings."""

@@ -10,7 +10,7 @@ from vit_rpe.data.bundle import DataBundle
 from vit_rpe.data.errors import DataNotFoundError
 from vit_rpe.data.images.augment import Augmentation
 from vit_rpe.data.images.config import ImageData
-from vit_rpe.data.images.copies import copies
+from vit_rpe.data.images.copies import between_classes, copies
 from vit_rpe.data.images.preprocessing import Preprocessing, image_treatment
 from vit_rpe.data.images.samples import ImageSamples
 from vit_rpe.data.images.split import stratified_split
@@ -37,6 +37,7 @@ def build_images(source: DataSource, config: ImageData, request: Request) -> Dat
     else:
         augment = config.augment
         preprocessing = build_preprocessing(config, source, img_size=request.img_size, in_chans=request.in_chans)
+    _check_taken(config, source)
     if len(source.class_names) < 2:
         raise ValueError(
             f"data.name={config.name} path={config.path!r} has the only class "
@@ -58,6 +59,14 @@ def build_images(source: DataSource, config: ImageData, request: Request) -> Dat
         for side, samples in (("training", bundle.train), (bundle.held_out, bundle.val)):
             _check_readable(samples, side, most=config.max_bad_images + 1)
     return bundle
+
+
+def _check_taken(config: ImageData, source: DataSource) -> None:
+    """Raise ``DataNotFoundError`` where a side has no image: before classes are counted, which would be none."""
+    for side, images in (("training", source.train), (source.held_out, source.val)):
+        if images is not None and len(images.labels) == 0:
+            where = f"data.name={config.name} path={config.path!r}"
+            raise DataNotFoundError(f"{where} has no {side} images; {source.account.left()}")
 
 
 def _check_readable(samples: Samples, side: str, *, most: int) -> None:
@@ -110,9 +119,12 @@ def _once(images: LabelledImages, source: DataSource) -> LabelledImages:
 def _splits(config: ImageData, source: DataSource, *, strict: bool) -> tuple[LabelledImages, LabelledImages, str]:
     """Training and held-out images, and the split in words; ``strict``: options without effect are refused."""
     train, val, word = source.train, source.val, source.held_out
+    for side, images in (("training", train), (word, val)) if strict else ():
+        conflicts = None if images is None else between_classes(images)
+        if images is not None and conflicts:
+            names = images.name(conflicts[0][0]), images.name(conflicts[0][1])
+            source.account.say_two_classes(len(conflicts), *names, side=side, what="images")
     where = f"data.name={config.name} path={config.path!r}"
-    if len(train.labels) == 0:
-        raise DataNotFoundError(f"{where} has no training images")
     how = ""
     if val is None:
         train = _once(train, source)

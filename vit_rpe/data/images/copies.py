@@ -1,5 +1,5 @@
-"""Images that are on both sides of a split byte for byte, under names and in files that have nothing to do with each
-other. Sizes are compared first, so that of files only those of one size are read."""
+"""Images that are on both sides of a split, or in two classes, byte for byte, under names and in files that have
+nothing to do with each other. Sizes are compared first, so that of files only those of one size are read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from vit_rpe.data.sources.base import LabelledImages
 
-__all__ = ["MOST", "copies"]
+__all__ = ["MOST", "between_classes", "copies"]
 
 MOST = 100_000
 """Images looked at; more would make a run wait, and :func:`copies` says that it did not look."""
@@ -31,6 +31,19 @@ def copies(train: LabelledImages, val: LabelledImages) -> list[tuple[int, int]] 
         held.setdefault(_digest(val, index) or str(index).encode(), index)
     found = ((index, held.get(_digest(train, index))) for index in map(int, mine))
     return [(index, other) for index, other in found if other is not None]
+
+
+def between_classes(images: LabelledImages) -> list[tuple[int, int]] | None:
+    """(number of an image, number of the first such in another class); None where there are more than :data:`MOST`."""
+    if len(images.labels) > MOST:
+        return None
+    _, kinds, counts = np.unique(_sizes(images), return_inverse=True, return_counts=True)
+    labels, met, found = images.labels, dict[bytes, int](), []
+    for index in map(int, np.flatnonzero(counts[kinds] > 1)):
+        first = met.setdefault(_digest(images, index) or str(index).encode(), index)
+        if labels[first] != labels[index]:
+            found.append((index, first))
+    return found
 
 
 def _sizes(images: LabelledImages) -> np.ndarray:

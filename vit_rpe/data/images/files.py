@@ -14,7 +14,7 @@ from vit_rpe.data.account import Account
 from vit_rpe.data.classes import natural_order
 from vit_rpe.data.errors import printable
 
-__all__ = ["ENDINGS", "entries", "identity", "image_files", "images_below", "is_hidden", "is_image"]
+__all__ = ["ENDINGS", "entries", "identity", "image_files", "images_below", "is_hidden", "is_image", "left_because"]
 
 ENDINGS = (".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".pnm", ".ppm",
            ".tif", ".tiff", ".webp")  # fmt: skip
@@ -34,6 +34,11 @@ def entries(folder: str) -> list[os.DirEntry[str]]:
     """What a folder holds."""
     with os.scandir(folder) as found:
         return list(found)
+
+
+def left_because(entry: os.DirEntry[str], reason: str) -> str:
+    """``reason``, or that the entry is a link to nothing."""
+    return "links to nothing" if entry.is_symlink() and not os.path.exists(entry.path) else reason
 
 
 def identity(path: str) -> int:
@@ -69,7 +74,7 @@ def images_below(folder: str, account: Account, *, found: dict[str, int] | None 
         elif entry.is_dir():
             images += images_below(entry.path, account, found=found, apart=apart, above=above | {here})
         elif not is_image(entry.name):
-            account.leave_out("no images by their names", printable(entry.path))
+            account.leave_out(left_because(entry, "no images by their names"), printable(entry.path))
         else:
             if found is not None or apart is not None:
                 own = (  # one question to the file system a folder, not one a file

@@ -19,7 +19,7 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,13 +123,9 @@ def _decoded(source: Any, max_pixels: int) -> Image.Image:
     try:
         return read(source if content is None else io.BytesIO(content))
     except Exception:
-        stripped = without_metadata(Path(source).read_bytes() if content is None else content)
-        if stripped is None:
-            raise
-        try:
-            return read(stripped)
-        except Exception:
-            pass
+        for stripped in without_metadata(Path(source).read_bytes() if content is None else content):
+            with suppress(Exception):
+                return read(stripped)
         raise  # what was wrong with the file as it is
 
 

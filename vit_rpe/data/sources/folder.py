@@ -18,7 +18,7 @@ from vit_rpe.data.account import Account
 from vit_rpe.data.classes import class_numbers, natural_order
 from vit_rpe.data.errors import DataNotFoundError, printable
 from vit_rpe.data.images.config import ImageData
-from vit_rpe.data.images.files import ENDINGS, entries, images_below, is_hidden, is_image
+from vit_rpe.data.images.files import ENDINGS, entries, images_below, is_hidden, is_image, left_because
 from vit_rpe.data.sources.base import DataSource, FileImages
 from vit_rpe.data.sources.paths import PathTable
 from vit_rpe.data.sources.splits import split_of
@@ -27,6 +27,7 @@ from vit_rpe.data.sources.statistics import IMAGENET
 __all__ = ["folder", "imagenet"]
 
 _CROP_PCT = 0.9
+_EMPTY_SPLIT = "folders of splits without an image"
 
 
 def folder(config: ImageData) -> DataSource:
@@ -50,7 +51,7 @@ def imagenet(config: ImageData) -> DataSource:
             )
     for entry in entries(str(root)):
         if entry.name not in ("train", "val"):
-            account.leave_out("beside the folders of splits", printable(entry.path))
+            account.leave_out(left_because(entry, "beside the folders of splits"), printable(entry.path))
     return _source(str(root / "train"), str(root / "val"), "validation", account)
 
 
@@ -66,7 +67,7 @@ def _layout(root: Path, given: Path | None, account: Account) -> tuple[str, str 
     folders: dict[str | None, list[str]] = {"train": [], "val": [], "test": [], None: []}
     for entry in sorted(entries(str(root)), key=lambda entry: entry.name):
         role = split_of(entry.name)
-        elsewhere = role != "train" and given and os.path.samefile(entry.path, given)
+        elsewhere = role != "train" and given and entry.is_dir() and os.path.samefile(entry.path, given)
         if entry.is_dir() and not is_hidden(entry.name) and not elsewhere and (role is None or _has_images(entry.path)):
             folders[role].append(entry.path)
     found = [path for split in ("train", "val", "test") for path in folders[split]]
@@ -74,8 +75,10 @@ def _layout(root: Path, given: Path | None, account: Account) -> tuple[str, str 
         return str(root), str(given) if given else None, "validation"
     classes = [path for path in folders[None] if _has_images(path)]
     for entry in entries(str(root)):
-        if not entry.is_dir() or is_hidden(entry.name) or entry.path in folders[None]:
-            account.leave_out("beside the folders of splits", printable(entry.path))
+        if entry.is_dir() and not is_hidden(entry.name) and split_of(entry.name) and not _has_images(entry.path):
+            account.leave_out(_EMPTY_SPLIT, printable(entry.path))
+        elif not entry.is_dir() or is_hidden(entry.name) or entry.path in folders[None]:
+            account.leave_out(left_because(entry, "beside the folders of splits"), printable(entry.path))
     if classes or not folders["train"]:
         _refuse_both_readings(root, found, classes)
     for split in ("train", "val", "test"):
@@ -200,10 +203,12 @@ def _scan(
         if is_hidden(entry.name):
             account.leave_out("hidden", printable(entry.path))
         elif not entry.is_dir():
-            account.leave_out("in no folder of a class", printable(entry.path))
+            account.leave_out(left_because(entry, "in no folder of a class"), printable(entry.path))
         elif leave is None or not os.path.samefile(entry.path, leave):
             images = natural_order(images_below(entry.path, account, found=found, apart=apart or None))
-            if images or not any(not is_hidden(inner.name) for inner in entries(entry.path)):
+            if not images and split_of(entry.name):
+                account.leave_out(_EMPTY_SPLIT, printable(entry.path))
+            elif images or not any(not is_hidden(inner.name) for inner in entries(entry.path)):
                 name = normalize("NFC", entry.name)  # systems spell one name with different characters
                 if name in classes:
                     raise ValueError(f"{printable(root)} has two folders for the class {printable(name)!r}; join them")

@@ -85,12 +85,12 @@ def webdataset(config: ImageData) -> DataSource:
     train_shards = apart(train_shards, val_shards, account, what=f"data.path={config.path!r}")
     if not train_shards:
         raise DataNotFoundError(f"data.path={printable(config.path)!r} names no training shard")
-    train = _index(train_shards, account)
+    train = _index(train_shards, account, "training")
     classes = _Classes(Path(train_shards[0]).parent / "classes.txt", [entry.label for entry in train])
     mean, std = IMAGENET
     return DataSource(
         train=_images(train_shards, train, classes, "training"),
-        val=_images(val_shards, _index(val_shards, account), classes, word) if val_shards else None,
+        val=_images(val_shards, _index(val_shards, account, word), classes, word) if val_shards else None,
         class_names=classes.names,
         mean=mean,
         std=std,
@@ -128,7 +128,7 @@ def _ranges(pattern: str) -> list[str]:
     return [rest for number in numbers for rest in _ranges(pattern[: match.start()] + number + pattern[match.end() :])]
 
 
-def _index(shards: list[str], account: Account) -> list[_Entry]:
+def _index(shards: list[str], account: Account, split: str) -> list[_Entry]:
     entries: list[_Entry] = []
     for number, shard in enumerate(shards):
         try:
@@ -138,6 +138,11 @@ def _index(shards: list[str], account: Account) -> list[_Entry]:
             raise DataNotFoundError(
                 f"cannot read shard {printable(shard)}: {error}; expected an uncompressed tar"
             ) from error
+    if not entries:
+        raise DataNotFoundError(
+            f"no {split} sample in {printable(shards[0])}{' ...' * (len(shards) > 1)}: a sample is KEY.{_LABEL_KIND} "
+            f"and an image KEY.png ..., where KEY ends at the first dot of the name; {account.left()}"
+        )
     return entries
 
 
