@@ -102,3 +102,17 @@ def test_one_image_in_two_classes_of_files_of_many(name: str, tmp_path: Path) ->
     writer(tmp_path / f"train-1{ending}", 1)  # labels count from 0 in either: the same images under others
     writer(tmp_path / f"val-0{ending}", 40)
     assert "training images also in another class (" in build(name, tmp_path).account.copies
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_one_text_in_two_classes(split: str, tmp_path: Path) -> None:
+    for side in ("train", "val"):
+        for folder in "ab":
+            (tmp_path / side / folder).mkdir(parents=True)
+            for number in range(2):
+                (tmp_path / side / folder / f"{number}.txt").write_text(f"{side}{folder}{number}" * 9)
+    assert build("text_classes", tmp_path).account.copies == ""
+    shutil.copy(tmp_path / split / "a" / "1.txt", tmp_path / split / "b" / "x.txt")
+    side = "training" if split == "train" else "validation"
+    account = build("text_classes", tmp_path).account
+    assert account.copies == f"1 {side} files also in another class (b/x.txt = a/1.txt)"

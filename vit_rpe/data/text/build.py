@@ -127,6 +127,15 @@ def _say_copies(found: Corpus, train: dict[TextFile, str], val: dict[TextFile, s
         found.account.say_copies(len(twice), file.name, other.name, side=found.held_out, what="files")
 
 
+def _say_two_classes(found: Corpus, side: dict[TextFile, str], word: str) -> None:
+    """Note files that say what a file of another class says."""
+    first: dict[str, TextFile] = {}
+    met = [(file, first.setdefault(text, file)) for file, text in side.items() if text.strip()]
+    twice = [(file, other) for file, other in met if class_of(file) != class_of(other)]
+    for file, other in twice[:1]:
+        found.account.say_two_classes(len(twice), file.name, other.name, side=word, what="files")
+
+
 def build_classes(found: Corpus, config: TextData, request: Request) -> DataBundle:
     """Split and encode passages to tell apart, a folder a class; raises as ``build_language``."""
     if config.path is None:
@@ -149,6 +158,7 @@ def build_classes(found: Corpus, config: TextData, request: Request) -> DataBund
         raise ValueError(f"{found.held_out} has classes that training does not have: {', '.join(extra[:10])}")
     for side, word in zip(sides, ("training", found.held_out), strict=True):
         found.account.taken[f"{word} files"] = len(side)
+        _say_two_classes(found, side, word)
     _say_copies(found, *sides)
     texts = [["".join(text for file, text in side.items() if class_of(file) == name) for name in names]
              for side in sides]  # fmt: skip
