@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from vit_rpe.attention import AttentionCall, HeadMix
+from vit_rpe.attention import AttentionCall, HeadMix, MixedByLayer
 from vit_rpe.encodings import create_encoding
 from vit_rpe.position.geometry import TokenGrid
 
@@ -88,3 +88,32 @@ def test_mixed_weights_are_dropped() -> None:
     with torch.no_grad():
         mean = torch.stack([made.attend() for _ in range(3000)]).mean(0)
         torch.testing.assert_close(mean, made._replace(dropout_p=0.0).attend(), rtol=0.1, atol=0.3)
+
+
+class Adapted(nn.Module):
+    """An adapter beside a layer; it has no ``weight``."""
+
+    def __init__(self, layer: nn.Module, added: nn.Module) -> None:
+        super().__init__()
+        self.layer, self.added = layer, added
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x) + self.added(x)
+
+
+@pytest.mark.parametrize("heads_last", [True, False])
+def test_a_layer_that_mixes_is_called(heads_last: bool) -> None:
+    """With an adapter around it: weights, output and what position adds are those of the merged layer."""
+    made = call()._replace(visible=None)
+    layers = [nn.Linear(HEADS, HEADS) if heads_last else nn.Conv2d(HEADS, HEADS, 1) for _ in range(4)]
+    layers = [layer.double() for layer in layers]
+    adapted = [MixedByLayer(Adapted(*layers[at : at + 2]), heads_last=heads_last) for at in (0, 2)]
+    merged = [
+        HeadMix(one.weight.reshape(HEADS, HEADS) + two.weight.reshape(HEADS, HEADS), one.bias + two.bias)
+        for one, two in (layers[:2], layers[2:])
+    ]
+    called = made._replace(mix_logits=adapted[0], mix_weights=adapted[1])
+    read = made._replace(mix_logits=merged[0], mix_weights=merged[1])
+    torch.testing.assert_close(called.weights(), read.weights())
+    torch.testing.assert_close(called.attend(), read.attend())
+    torch.testing.assert_close(called.position_logits(), read.position_logits())

@@ -71,3 +71,9 @@ def test_what_cannot_be_weighted_is_refused() -> None:
     language = SequenceTransformer(11, 8, head="lm", embed_dim=12, depth=1, num_heads=2, causal=True).eval()
     with pytest.raises(ValueError, match="classifier"):
         record_class(language, torch.randint(0, 11, (1, 5)), 0)
+
+
+@pytest.mark.parametrize("target", [[1, 2, 3], 1.5, True, torch.tensor([1.0, 2.0]), "1", [[1], [2]]])
+def test_targets_of_another_number_or_kind_are_refused(target: object) -> None:
+    with pytest.raises(ValueError, match="target must be a class number, or one for each of the 2 images, got"):
+        record_class(vision_model("bias", depth=1), images(), target)  # type: ignore[arg-type]

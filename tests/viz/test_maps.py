@@ -109,3 +109,13 @@ def test_offset_range_is_the_old_name() -> None:
     assert old is picture_range
     window = TokenGrid((2, 1), origin=(3, 0), extent=(5, 4))
     assert picture_range(window, TokenGrid((5, 4))) == ((-4, 0), (6, 4))
+
+
+def test_attention_of_another_shape_is_refused() -> None:
+    grid = TokenGrid((2, 3))
+    with pytest.raises(ValueError, match=r"rollout needs values \(B, H, N, N\), got the shape \(2, 6, 6\)"):
+        rollout([torch.rand(2, 6, 6)])
+    with pytest.raises(ValueError, match=r"by_offset needs values \(H, Nq, Nk\), got the shape \(1, 2, 6, 6\)"):
+        by_offset(torch.rand(1, 2, 6, 6), grid, grid)
+    with pytest.raises(ValueError, match=r"mean_distance needs values .* with Nq = 6 and Nk = 6, got .*7, 7"):
+        mean_distance(torch.rand(1, 2, 7, 7), grid, grid)

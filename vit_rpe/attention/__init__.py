@@ -14,6 +14,7 @@ from vit_rpe.attention.dispatch import (
 from vit_rpe.attention.lazy_terms import LazyTerms
 from vit_rpe.attention.reference import (
     HeadMix,
+    MixedByLayer,
     Options,
     attention_weights,
     key_logits,
@@ -29,6 +30,7 @@ __all__ = [
     "HeadMix",
     "Kernel",
     "LazyTerms",
+    "MixedByLayer",
     "Options",
     "attend",
     "attend_by_window",

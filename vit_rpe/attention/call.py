@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from vit_rpe.attention.dispatch import attend, kernel_name
 from vit_rpe.attention.lazy_terms import Position, terms_of
 from vit_rpe.attention.placement import placed_plainly
-from vit_rpe.attention.reference import HeadMix, attention_weights, position_logits, value_output
+from vit_rpe.attention.reference import Mix, attention_weights, position_logits, value_output
 from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.position.masks import intersect
 from vit_rpe.position.terms import PositionTerms, dense_index
@@ -59,8 +60,8 @@ class AttentionCall(NamedTuple):
     dropout_p: float = 0.0
     q_grid: TokenGrid | None = None
     k_grid: TokenGrid | None = None
-    mix_logits: HeadMix | None = None
-    mix_weights: HeadMix | None = None
+    mix_logits: Mix | None = None
+    mix_weights: Mix | None = None
 
     @property
     def terms(self) -> PositionTerms:
@@ -109,7 +110,7 @@ class AttentionCall(NamedTuple):
         if logits is not None:
             added = added + logits
         if self.mix_logits is not None:
-            added = self.mix_logits._replace(bias=None)(added)
+            added = self.mix_logits(added) - self.mix_logits(torch.zeros_like(added))  # less the mix's own bias
         visible = intersect(terms.visible, self.visible)
         return added if visible is None else added.masked_fill(~visible, float("-inf"))
 

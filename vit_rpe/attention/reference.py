@@ -12,11 +12,12 @@ Legend: B batch, H heads, D head width, Dv value width, Nq/Nk query/key tokens w
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from vit_rpe.attention.checks import check_call
 from vit_rpe.attention.placement import placed_plainly
@@ -33,6 +34,25 @@ class Options(NamedTuple):
     visible: Tensor | None
     dropout_p: float
     logit_clip: float | None
+
+
+class MixedByLayer:
+    """Heads mixed by calling ``layer``, so that adapters, hooks and parametrisations on it have their effect.
+
+    Attributes:
+        layer: takes and gives (B, H, Nq, Nk), or (B, Nq, Nk, H) with ``heads_last``.
+    """
+
+    def __init__(self, layer: nn.Module, *, heads_last: bool = False) -> None:
+        self.layer = layer
+        self.heads_last = heads_last
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """x and the result are (B, H, Nq, Nk); the layer computes in the dtype of its weights."""
+        floating = (each.dtype for each in self.layer.parameters() if each.is_floating_point())
+        given = x.to(next(floating, x.dtype))
+        mixed: Tensor = self.layer(given.movedim(1, -1)).movedim(-1, 1) if self.heads_last else self.layer(given)
+        return mixed.to(x.dtype)
 
 
 class HeadMix(NamedTuple):
@@ -54,6 +74,10 @@ class HeadMix(NamedTuple):
         return mixed if self.bias is None else mixed + self.bias.to(x.dtype)[:, None, None]
 
 
+Mix = Callable[[Tensor], Tensor]
+"""What mixes heads, an affine map of (B, H, Nq, Nk): :class:`HeadMix` or :class:`MixedByLayer`."""
+
+
 def attention_weights(
     q: Tensor,
     k: Tensor,
@@ -62,7 +86,7 @@ def attention_weights(
     scale: float,
     visible: Tensor | None = None,
     logit_clip: float | None = None,
-    mix: HeadMix | None = None,
+    mix: Mix | None = None,
 ) -> Tensor:
     """The attention weights themselves: the definition every kernel is tested against.
 
@@ -158,7 +182,7 @@ def callers_mask(q: Tensor, k: Tensor, visible: Tensor) -> Tensor:
     return as_batch_head(visible, q.shape[0], q.shape[1], queries=queries, keys=keys)
 
 
-def _weights(q: Tensor, k: Tensor, terms: PositionTerms, options: Options, mix: HeadMix | None = None) -> Tensor:
+def _weights(q: Tensor, k: Tensor, terms: PositionTerms, options: Options, mix: Mix | None = None) -> Tensor:
     dtype = torch.promote_types(q.dtype, torch.float32)
     with full_precision(q.device):
         q, k = q.to(dtype), k.to(dtype)

@@ -175,7 +175,7 @@ class IRPE(PositionEncoding):
             nn.init.zeros_(parameter)
 
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
-        tables = {name: at_least_float32(parameter) for name, parameter in self.named_parameters()}
+        tables = {name: at_least_float32(getattr(self, name)) for name in self._names()}
         device = next(iter(tables.values())).device
         if self.method == "cross":
             return self._cross(q, k, tables, device)

@@ -15,6 +15,7 @@ public U has the columns w, h.) Differs from the paper: any number of axes.
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -48,6 +49,9 @@ def of_heads(values: Tensor, num_heads: int) -> Tensor:
 class _Content(PositionEncoding):
     """What the two have in common: the queries' content, and terms from it."""
 
+    own_name: ClassVar[str]
+    """Their own parameter, not a layer's: another module may stand in a layer's place."""
+
     def forward(
         self,
         q: TokenGrid,
@@ -59,7 +63,7 @@ class _Content(PositionEncoding):
     ) -> PositionTerms:
         """The terms for queries that hold ``x`` (B, Nq, C); None = zeros, the mean of normed tokens. ``x_k`` is not
         read."""
-        own = next(self.parameters(recurse=False))  # not a layer's: another module may stand in its place
+        own: Tensor = getattr(self, self.own_name)  # replicas and pruned modules have it, but not as a parameter
         x = own.new_zeros(1, 1, self.num_heads * self.head_dim) if x is None else x
         dtype = torch.promote_types(own.dtype, torch.float32)
         at_q, at_k = (token_places(grid, k, dtype, own.device) for grid in (q, k))
@@ -92,6 +96,8 @@ class PaPE(_Content):
     Raises:
         ValueError: ``parabolas`` below 1.
     """
+
+    own_name = "directions"
 
     def __init__(self, num_heads: int, head_dim: int, grid: TokenGrid, *, parabolas: int = 50) -> None:
         super().__init__(num_heads, head_dim, grid)
@@ -140,6 +146,8 @@ class PaPE(_Content):
 )
 class PaPERotationInvariant(_Content):
     """No options. Parameters: ``a`` (C -> H, no bias), and ``c`` (H,), drawn once and never learned."""
+
+    own_name = "c"
 
     def __init__(self, num_heads: int, head_dim: int, grid: TokenGrid) -> None:
         super().__init__(num_heads, head_dim, grid)

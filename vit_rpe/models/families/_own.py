@@ -51,8 +51,18 @@ def flat_table(table: Tensor, window: tuple[int, int]) -> dict[str, Tensor]:
 
 
 def linear_weights(weights: Mapping[str, Tensor], first: str, second: str) -> dict[str, Tensor]:
-    """The two layers of a position network under the names that ``cpb`` has for them."""
+    """The two layers of a position network under the names that ``cpb`` has for them.
+
+    Raises:
+        ValueError: one of the layers is wrapped, so that its weights have other names.
+    """
     names = {first: "fc1", second: "fc2"}
+    wrapped = next((key for key in weights if key.rpartition(".")[0] not in names), None)
+    if wrapped is not None:
+        raise ValueError(
+            f"the position network is read from the layers {first!r} and {second!r}, but one of them is wrapped and "
+            f"holds {wrapped!r}: merge the adapter into the layer first"
+        )
     return {f"{names[path]}.{name}": value for key, value in weights.items() for path, _, name in [key.rpartition(".")]}
 
 

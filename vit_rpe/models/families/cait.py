@@ -14,7 +14,7 @@ from typing import Any
 from timm.models import cait
 from torch import Tensor, nn
 
-from vit_rpe.attention import AttentionCall, HeadMix
+from vit_rpe.attention import AttentionCall, MixedByLayer
 from vit_rpe.attention.lazy_terms import Position
 from vit_rpe.models.families._interface import Family, Sight
 from vit_rpe.models.families._sequence import WholeSequence, sequence_call
@@ -38,5 +38,5 @@ class TalkingHeads(WholeSequence):
             return layer.proj_drop(layer.proj(attended.transpose(1, 2).flatten(2)))
 
         call = sequence_call(layer, (q, k, v), finish, {}, sight, position)
-        before, after = (HeadMix(mix.weight, mix.bias) for mix in (layer.proj_l, layer.proj_w))
+        before, after = (MixedByLayer(mix, heads_last=True) for mix in (layer.proj_l, layer.proj_w))
         return call._replace(mix_logits=before, mix_weights=after)

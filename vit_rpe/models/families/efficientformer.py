@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from timm.models import efficientformer, efficientformer_v2
-from torch import Tensor, nn
+from torch import Tensor
 
-from vit_rpe.attention import AttentionCall, HeadMix
+from vit_rpe.attention import AttentionCall, MixedByLayer
 from vit_rpe.attention.lazy_terms import Position
 from vit_rpe.models.families._distances import Distances, as_map, split_heads, split_maps
 from vit_rpe.models.families._interface import Layers, Place, Sight, whole_image
@@ -91,7 +91,8 @@ class EfficientFormerV2(StagesOfMaps):
             return layer.proj(layer.act(out))
 
         call = AttentionCall(q, k, v, position, None, layer.scale, finish, q_grid=grid, k_grid=grid)
-        return call._replace(mix_logits=_mix(layer.talking_head1), mix_weights=_mix(layer.talking_head2))
+        before, after = (MixedByLayer(mix) for mix in (layer.talking_head1, layer.talking_head2))
+        return call._replace(mix_logits=before, mix_weights=after)
 
 
 class EfficientFormerV2Downsample(StagesOfMaps):
@@ -127,8 +128,3 @@ class EfficientFormerV2Downsample(StagesOfMaps):
 def _heads(layer: Any, *maps: Tensor) -> list[Tensor]:
     """Maps (B, H width, h, w) as heads (B, H, N, width)."""
     return [split_maps(each, layer.num_heads, [each.shape[1] // layer.num_heads])[0] for each in maps]
-
-
-def _mix(layer: nn.Conv2d) -> HeadMix:
-    """A convolution of one pixel over maps (B, H, N, N)."""
-    return HeadMix(layer.weight[:, :, 0, 0], layer.bias)

@@ -31,6 +31,7 @@ class Patches(PatchEmbed):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.in_chans = self.proj.in_channels
         self._count_patches()
 
     def set_input_size(self, img_size: Size | None = None, patch_size: Size | None = None) -> None:
@@ -49,9 +50,8 @@ class Patches(PatchEmbed):
         Raises:
             ValueError: see :func:`whole_patches`.
         """
-        x = whole_patches(
-            x, self.proj.in_channels, self.img_size, self.patch_size, self.strict_img_size, self.dynamic_img_pad
-        )
+        channels = getattr(self.proj, "in_channels", self.in_chans)  # an adapter around it may have no such number
+        x = whole_patches(x, channels, self.img_size, self.patch_size, self.strict_img_size, self.dynamic_img_pad)
         return self.norm(self.proj(x).permute(0, 2, 3, 1))
 
 

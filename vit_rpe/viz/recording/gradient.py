@@ -6,6 +6,8 @@ weights of one map is worked out afterwards, layer by layer, in :meth:`Recording
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -15,7 +17,7 @@ from vit_rpe.viz.recording.recording import Recording
 
 
 def record_class(
-    model: nn.Module, x: Tensor, target: int | Tensor | None = None, *, device: Device = None
+    model: nn.Module, x: Tensor, target: int | Sequence[int] | Tensor | None = None, *, device: Device = None
 ) -> Recording:
     """Run ``model`` on ``x`` and record it with the gradients of the target's score.
 
@@ -26,13 +28,14 @@ def record_class(
         device: where maps are computed later; default: where the model is.
 
     Raises:
-        ValueError: outputs that are not (B, classes), or a class that does not exist.
+        ValueError: outputs that are not (B, classes), targets of another number or kind, or a class that
+            does not exist.
     """
     with torch.enable_grad(), record(model, device=device, keep_outputs=True) as seen:
         scores = model(x.detach().requires_grad_() if x.is_floating_point() else x)
         if scores.ndim != 2:
             raise ValueError(f"a class needs a classifier's (batch, classes) output, got {tuple(scores.shape)}")
-        chosen = scores.argmax(dim=1) if target is None else torch.as_tensor(target, device=scores.device)
+        chosen = scores.argmax(dim=1) if target is None else classes(target, len(scores)).to(scores.device)
         if bool(((chosen < 0) | (chosen >= scores.shape[1])).any()):
             raise ValueError(f"class {target} does not exist: the model has {scores.shape[1]} classes")
         score = scores.gather(1, chosen.expand(len(scores))[:, None]).sum()
@@ -41,3 +44,21 @@ def record_class(
         seen.gradients[name] = torch.zeros_like(seen.outputs[name]) if gradient is None else gradient
     seen.outputs.clear()
     return seen
+
+
+def classes(target: int | Sequence[int] | Tensor, images: int) -> Tensor:
+    """Targets as whole numbers, () or (B,).
+
+    Raises:
+        ValueError: another kind, or neither one nor one per image.
+    """
+    expected = f"target must be a class number, or one for each of the {images} images"
+    try:
+        chosen = torch.as_tensor(target)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{expected}, got {target!r}") from error
+    if chosen.dtype == torch.bool or chosen.is_floating_point() or chosen.is_complex():
+        raise ValueError(f"{expected}, got {target!r}")
+    if chosen.ndim > 1 or (chosen.ndim == 1 and len(chosen) not in (1, images)):
+        raise ValueError(f"{expected}, got targets of shape {tuple(chosen.shape)}")
+    return chosen.long()

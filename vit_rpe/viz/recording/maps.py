@@ -32,6 +32,7 @@ def rollout(maps: Iterable[Tensor], *, residual: float = 0.5) -> Tensor:
     """
     joint: Tensor | None = None
     for weights in maps:
+        check_axes(weights, "rollout", "(B, H, N, N)")
         if weights.shape[-1] != weights.shape[-2] or (joint is not None and joint.shape[-1] != weights.shape[-1]):
             raise ValueError(f"rollout needs self-attention over the same tokens, got a map {tuple(weights.shape)}")
         eye = torch.eye(weights.shape[-1], dtype=weights.dtype, device=weights.device)
@@ -55,6 +56,7 @@ def mean_distance(weights: Tensor, q: TokenGrid, k: TokenGrid) -> Tensor:
     Returns:
         (B, H).
     """
+    check_axes(weights, "mean_distance", "(B, H, Nq, Nk)", q, k)
     weights = weights[:, :, q.num_prefix :, k.num_prefix :]
     distance = offsets(q, k, weights.device).to(weights.dtype).norm(dim=-1)
     total = weights.sum(dim=-1)
@@ -72,6 +74,7 @@ def by_offset(values: Tensor, q: TokenGrid, k: TokenGrid) -> Tensor:
         (H, S_1, ..., S_n), the mean over all pairs with that offset, NaN where there is none. With equal grids of
         size s an axis has 2 s - 1 entries and the query is at s - 1; see :func:`picture_range`.
     """
+    check_axes(values, "by_offset", "(H, Nq, Nk)", q, k)
     total = OffsetMean(q, k, values.shape[0], values.device)
     total.add(values, q)
     return total.mean().to(values.dtype)
@@ -108,3 +111,19 @@ def picture_range(q: TokenGrid, k: TokenGrid) -> tuple[tuple[int, ...], tuple[in
     :func:`by_offset`."""
     ranges = [offset_range(k, q, axis) for axis in range(q.ndim)]  # exchanged: key minus query
     return tuple(low for low, _ in ranges), tuple(size for _, size in ranges)
+
+
+def check_axes(
+    values: Tensor, caller: str, expected: str, q: TokenGrid | None = None, k: TokenGrid | None = None
+) -> None:
+    """Values of pairs have the axes of ``expected``, such as "(B, H, Nq, Nk)", and the tokens of the grids.
+
+    Raises:
+        ValueError: they have not; both shapes are named.
+    """
+    shape = tuple(values.shape)
+    if len(shape) != expected.count(",") + 1:
+        raise ValueError(f"{caller} needs values {expected}, got the shape {shape}")
+    if q is not None and k is not None and shape[-2:] != (q.num_tokens, k.num_tokens):
+        tokens = f"Nq = {q.num_tokens} and Nk = {k.num_tokens}"
+        raise ValueError(f"{caller} needs values {expected} with {tokens}, got the shape {shape}")
