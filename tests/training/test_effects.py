@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
@@ -113,6 +115,7 @@ def _cells() -> Iterator[Any]:
             yield pytest.param(_losses, TrainConfig(distill=distill), option, id=f"{name}-{option}")
 
 
+@pytest.mark.filterwarnings("ignore")  # what an optimiser of timm's says of its own making
 @pytest.mark.parametrize(("observe", "base", "option"), list(_cells()))
 def test_an_option_changes_something_or_is_refused(observe: Any, base: TrainConfig, option: str) -> None:
     changed = _with(base, option)
@@ -170,6 +173,35 @@ def test_what_is_said(words: str, message: str) -> None:
     with pytest.raises(ValueError) as caught:
         parse_config(words.split())
     assert message in str(caught.value)
+
+
+def _yaml(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+@pytest.mark.parametrize("option", OTHER)
+def test_what_takes_an_option_back_does(option: str) -> None:
+    """The way out that a refusal names is one: with those words added the config is taken."""
+    word = f"--train.{option}={_yaml(OTHER[option])}"
+    beside = ["--train.schedule=none", "--train.warmup_epochs=0"] if "lr" in option else []
+    beside += ["--train.optimizer=adagrad"] if option in ("momentum", "betas") else []
+    beside += ["--train.schedule=none"] if option == "warmup_epochs" else []
+    if option in ("loss", "label_smoothing"):
+        beside += ["--train.distill.teacher=resnet18", "--train.distill.pretrained=true", "--train.distill.weight=1"]
+    if option == "weight_decay":
+        return  # every optimiser has one
+    with pytest.raises(ValueError) as caught:
+        parse_config([*beside, word])
+    found = re.search(r"(--train\S+) (\S+) takes it back", str(caught.value))
+    assert found is not None, caught.value
+    assert found[1] == f"--train.{option}"
+    parse_config([*beside, word, f"{found[1]}={found[2]}"])
+
+
+@pytest.mark.parametrize("option", ["ema_decay", "label_smoothing"])
+def test_nothing_would_be_learned(option: str) -> None:
+    with pytest.raises(ValueError, match=f"train.{option} must be less than 1"):
+        parse_config([f"--train.{option}=1.0"])
 
 
 def test_an_option_of_a_file_is_refused_and_taken_back(tmp_path: Path) -> None:

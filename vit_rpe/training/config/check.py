@@ -34,6 +34,9 @@ def _check_train(train: TrainConfig) -> None:
         _at_least(f"train.{name}", getattr(train, name), 0, strict=True)
     for name in ("label_smoothing", "ema_decay", "layer_decay", "momentum"):
         _within(f"train.{name}", getattr(train, name), 0, 1)
+    for name in ("ema_decay", "label_smoothing"):  # an average that never moves, a target that is the same for all
+        if getattr(train, name) == 1:
+            raise ValueError(f"train.{name} must be less than 1, got 1: nothing would be learned")
     _within("train.distill.weight", train.distill.weight, 0, 1)
     _at_least("train.distill.temperature", train.distill.temperature, 0, strict=True)
     optimizers = [str(name) for name in timm.optim.list_optimizers()]

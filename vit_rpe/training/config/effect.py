@@ -103,10 +103,11 @@ def _problems(train: TrainConfig) -> Iterator[str]:
         for reason in reasons:
             words = reason(train)
             if words is not None:
-                usual = {None: "null", True: "true", False: "false"}.get(usual, usual)
+                back = _OFF.get(option, usual)
+                back = "null" if back is None else str(back).lower() if isinstance(back, bool) else back
                 yield (
                     f"train.{option}={given!r} has no effect with {words}: leave it out (where a config gives it, "
-                    f"--train.{option} {_OFF.get(option, usual)} takes it back)"
+                    f"--train.{option} {back} takes it back)"
                 )
 
 
