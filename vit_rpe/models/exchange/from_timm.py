@@ -83,7 +83,7 @@ def _convert(model: Any, rpe: Spec | Sequence[Spec] | None, kwargs: dict[str, An
         if kwargs[key] != found.args[key]:
             raise ValueError(f"the weights have {key}={found.args[key]!r}, which cannot become {kwargs[key]!r}")
     args = {**found.args_for(rpe), **kwargs}
-    reference = model.patch_embed.proj.weight
+    reference = next(model.patch_embed.parameters())  # an adapter around proj has no weight
     args.setdefault("device", reference.device)
     args.setdefault("dtype", reference.dtype)
     for key in ("url", "hf_hub_id", "file", "tag", "custom_load"):

@@ -56,7 +56,7 @@ def add_rpe(model: nn.Module, rpe: Spec | Sequence[Spec], *, attn_impl: str = "a
         require(type(block.attn) is Attention, name, f"attention of type {type(block.attn).__name__}")
     require(drop_rate(getattr(model, "patch_drop", None)) == 0 and not _drops_patches(model), name, "patch dropout")
     grid = native_grid(model)
-    reference = model.patch_embed.proj.weight
+    reference = next(model.patch_embed.parameters())  # an adapter around proj has no weight
     specs = parse_specs(rpe)
     if not specs:
         raise ValueError(f"rpe={rpe!r} adds nothing")
