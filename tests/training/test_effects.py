@@ -120,7 +120,7 @@ def _cells() -> Iterator[Any]:
 def test_an_option_changes_something_or_is_refused(observe: Any, base: TrainConfig, option: str) -> None:
     changed = _with(base, option)
     if changed == base:
-        pytest.skip("given already")
+        pytest.skip(reason="this side of the comparison has the value already")
     said = _refusal(changed)
     assert f"train.{option}" in (said or f"train.{option}"), said
     if said is None or "no effect" in said:  # else it is not to be tried: a number of betas that is not taken
