@@ -30,7 +30,7 @@ from vit_rpe.models.vision.checks import COUNTS, check_divides, check_pool
 from vit_rpe.models.vision.embed import absolute_embedding, drop_patches, embed_tokens, token_grid, token_parameters
 from vit_rpe.models.vision.head import build_pooling, classifier, other_pool, pool_tokens
 from vit_rpe.models.vision.intermediates import Indices, arrange_features, blocks_to_take
-from vit_rpe.models.vision.patches import Patches
+from vit_rpe.models.vision.patches import embed_factory
 from vit_rpe.position.geometry import Device, TokenGrid
 from vit_rpe.position.geometry_cache import sharing
 
@@ -63,7 +63,8 @@ class VisionTransformer(nn.Module):
         drop_rate, pos_drop_rate, patch_drop_rate, proj_drop_rate, attn_drop_rate, drop_path_rate: regularisation.
         weight_init: as in timm, ``""``, ``"jax"``, ``"jax_nlhb"``, ``"moco"``, ``"reset"`` or ``"skip"``.
         norm_layer, act_layer, mlp_layer, embed_layer: factories or names (``mlp_layer``: ``"mlp"``, ``"swiglu"``,
-            ``"swiglu_packed"``); norm_eps: of every norm, None for the layer's own.
+            ``"swiglu_packed"``, ``embed_layer``: ``"patch"``, ``"conv"``); norm_eps: of every norm, None for the
+            layer's own.
 
     Raises:
         ValueError: sizes that do not divide, unknown names, token pooling without a class token.
@@ -117,7 +118,7 @@ class VisionTransformer(nn.Module):
         norm_eps: float | None = None,
         act_layer: LayerType = None,
         mlp_layer: str | Callable[..., nn.Module] = "mlp",
-        embed_layer: Callable[..., Any] = Patches,
+        embed_layer: str | Callable[..., Any] = "patch",
         device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -144,7 +145,7 @@ class VisionTransformer(nn.Module):
         self.grad_checkpointing = False
         self.weight_init_mode = "reset" if weight_init == "skip" else weight_init
 
-        self.patch_embed = embed_layer(
+        self.patch_embed = embed_factory(embed_layer)(
             img_size=img_size,
             patch_size=patch_size,
             in_chans=in_chans,
