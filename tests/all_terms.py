@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from vit_rpe.position.geometry import TokenGrid
+from vit_rpe.position.masks import GeometricMask
 from vit_rpe.position.terms import AxisBias, Features, PositionTerms, RelativeVectors
 
 HEADS, WIDTH = 2, 8
@@ -34,6 +35,7 @@ def everything(grid: TokenGrid) -> PositionTerms:
         grids=(grid, grid),
         offset_bias=(torch.randn(HEADS, *(2 * size - 1 for size in patches)),),
         prefix_bias=torch.randn(HEADS, 3),
+        geometric_mask=GeometricMask(window=(0, 1)),
         features=(
             Features(torch.randn(1, HEADS, n, 3), torch.randn(1, 1, n, 3)),
             Features(torch.randn(1, 1, n, 5), torch.randn(1, HEADS, n, 5)),

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tests.all_terms import HEADS, WIDTH, everything
+from tests.oracles._loops import token_positions
 from vit_rpe.attention import KERNELS, attend, attention_weights, rotate
 from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.position.masks import padding
@@ -31,11 +32,17 @@ def without_values(terms: PositionTerms) -> PositionTerms:
 def by_loops(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms) -> tuple[Tensor, Tensor]:
     """Output and weights, one number at a time, from what the docstring of PositionTerms says."""
     bias, scale = dense_bias(terms), SCALE * terms.scale
+    places = token_positions(GRID)
+    radii = terms.geometric_mask.window
     out, weights = torch.zeros_like(v), torch.zeros(BATCH, HEADS, GRID.num_tokens, GRID.num_tokens)
 
     def vector(part, h: int, i: int, j: int) -> Tensor:
         number = int(dense_index(terms, part)[i, j])
         return part.table[h, number] if number >= 0 else torch.zeros(WIDTH)
+
+    def reaches(i: int, j: int) -> bool:
+        pairs = zip(places[i] or (), places[j] or (), radii, strict=False)
+        return all(abs(here - there) <= radius for here, there, radius in pairs)
 
     for b in range(BATCH):
         for h in range(HEADS):
@@ -47,7 +54,7 @@ def by_loops(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms) -> tuple[Ten
             for i in range(GRID.num_tokens):
                 logits = {}
                 for j in range(GRID.num_tokens):
-                    if not terms.visible[h, i, j]:
+                    if not terms.visible[h, i, j] or not reaches(i, j):
                         continue
                     logit = (turned_q[i] * turned_k[j].conj()).real.sum()
                     logit = logit + sum(q[b, h, i] @ vector(part, h, i, j).double() for part in terms.on_query)

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from tests.attention.cases import gradients
 from vit_rpe import TokenGrid
-from vit_rpe.attention import KERNELS, Options, attend, choose, kernels_for
+from vit_rpe.attention import KERNELS, attend, choose, kernels_for
 from vit_rpe.attention.kernels import windows
 from vit_rpe.position.slicing import take_heads
 from vit_rpe.position.terms import Features, PositionTerms, combine
@@ -63,10 +63,9 @@ def test_auto_folds_few_or_learning_features_alone(learning: bool, channels: int
     q = torch.randn(2, 3, GRID.num_tokens, 8, dtype=dtype)
     pair = Features(*(torch.randn(1, 3, GRID.num_tokens, channels, requires_grad=learning) for _ in range(2)))
     terms = PositionTerms(features=(pair,))
-    options = Options(0.3, None, 0.0, None)
     wanted = "fold" if dtype == torch.float32 and (learning or channels == 2) else "sdpa"
-    assert choose(q, q, terms, options) == wanted
+    assert choose(q, q, terms, None) == wanted
     with torch.no_grad():
-        assert choose(q, q, terms, options) == ("fold" if channels == 2 and wanted == "fold" else "sdpa")
+        assert choose(q, q, terms, None) == ("fold" if channels == 2 and wanted == "fold" else "sdpa")
     biased = terms._replace(bias=torch.zeros(1, GRID.num_tokens, GRID.num_tokens))
-    assert choose(q, q, biased, options) == "sdpa"
+    assert choose(q, q, biased, None) == "sdpa"

@@ -9,7 +9,17 @@ import torch
 
 from tests.oracles._loops import token_positions
 from vit_rpe.position.geometry import TokenGrid
-from vit_rpe.position.masks import as_batch_head, causal, intersect, neighbourhood, padding, sliding_window
+from vit_rpe.position.masks import (
+    GeometricMask,
+    as_batch_head,
+    causal,
+    geometric_mask,
+    intersect,
+    intersect_geometric,
+    neighbourhood,
+    padding,
+    sliding_window,
+)
 
 PAIRS = [
     (TokenGrid((5,)), TokenGrid((5,))),
@@ -97,3 +107,33 @@ def test_intersect_ignores_none() -> None:
     a, b = torch.tensor([True, True, False]), torch.tensor([True, False, False])
     assert intersect(None, None) is None
     assert intersect(a, None, b).tolist() == [True, False, False]
+
+
+MASKS = [
+    None,
+    GeometricMask(is_causal=True),
+    GeometricMask(window=1),
+    GeometricMask(window=0),
+    GeometricMask(window=(2, 0)),
+    GeometricMask(is_causal=True, window=(0, 1)),
+]
+
+
+@pytest.mark.parametrize("a", MASKS)
+@pytest.mark.parametrize("b", MASKS)
+def test_masks_by_geometry_intersect_as_their_dense_masks_do(a: GeometricMask | None, b: GeometricMask | None) -> None:
+    q, k = TokenGrid((2, 3), 1, origin=(1, 0)), TokenGrid((4, 3), 2)
+    both = intersect_geometric(a, b)
+    expected = intersect(*(None if mask is None else mask.dense(q, k) for mask in (a, b)))
+    assert (both is None) == (expected is None)
+    if both is not None and expected is not None:
+        assert torch.equal(both.dense(q, k), expected)
+        assert both == geometric_mask(is_causal=both.is_causal, window=both.window)
+
+
+def test_a_mask_by_geometry_is_that_of_causal_and_window() -> None:
+    q, k = PAIRS[2]
+    found = GeometricMask(True, (1, 0)).dense(q, k)
+    assert torch.equal(found, causal(q, k) & neighbourhood(q, k, (1, 0)))
+    assert GeometricMask().dense(q, k).all()
+    assert geometric_mask(is_causal=False, window=None) is None

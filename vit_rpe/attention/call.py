@@ -13,12 +13,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vit_rpe.attention.dispatch import attend, kernel_name
-from vit_rpe.attention.lazy_terms import Position, terms_of
+from vit_rpe.attention.lazy_terms import LazyTerms, Position, content_terms, terms_of
 from vit_rpe.attention.placement import placed_plainly
 from vit_rpe.attention.reference import Mix, attention_weights, position_logits, value_output
 from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.position.masks import intersect
-from vit_rpe.position.terms import PositionTerms, dense_index
+from vit_rpe.position.terms import PositionTerms, dense_index, dense_visible, grids_of
 
 MIXING = ("auto", "eager")
 """Kernels that can be asked for where heads are mixed: the weights must exist."""
@@ -39,8 +39,8 @@ class AttentionCall(NamedTuple):
     Attributes:
         q: (B, H, Nq, D), k: (B, H, Nk, D), v: (B, H, Nk, Dv); q and k as they meet the terms, before rotation.
         position: what position adds, as terms or as :class:`LazyTerms`.
-        visible: what hides keys whatever the position encoding (causal order, windows, padding, the caller's mask),
-            bool (B or 1, H or 1, Nq or 1, Nk); None hides nothing.
+        visible: what hides keys whatever the position encoding (padding, the caller's mask), bool (B or 1, H or 1,
+            Nq or 1, Nk), beside the geometric mask of ``position``; None hides nothing.
         scale: softmax scale without ``terms.scale``.
         finish: from attended values (B, H, Nq, Dv) to what the layer gives back.
         logit_clip: soft cap on the logits, or None.
@@ -67,6 +67,15 @@ class AttentionCall(NamedTuple):
     def terms(self) -> PositionTerms:
         """What position adds, for all queries at once."""
         return terms_of(self.position)
+
+    @property
+    def masks(self) -> Tensor | None:
+        """What hides keys whatever the position encoding, bool (B or 1, H or 1, Nq or 1, Nk); None hides nothing."""
+        position = self.position
+        if position.geometric_mask is None:
+            return self.visible
+        grids = (position.q_grid, position.k_grid) if isinstance(position, LazyTerms) else grids_of(position)
+        return intersect(position.geometric_mask.dense(*grids, self.q.device)[None, None], self.visible)
 
     def attend(self, impl: str = "auto") -> Tensor:
         """The attended values, (B, H, Nq, Dv), by the kernel ``impl``.
@@ -96,7 +105,7 @@ class AttentionCall(NamedTuple):
 
     def content_weights(self) -> Tensor:
         """The weights with position removed; masks and the softmax scale stay. (B, H, Nq, Nk)."""
-        return self._weights(self.terms.of_content())
+        return self._weights(content_terms(self.position))
 
     def position_logits(self) -> Tensor:
         """What position adds to the logits of these q and k, (B, H, Nq, Nk); -inf where a key is hidden."""
@@ -111,7 +120,7 @@ class AttentionCall(NamedTuple):
             added = added + logits
         if self.mix_logits is not None:
             added = self.mix_logits(added) - self.mix_logits(torch.zeros_like(added))  # less the mix's own bias
-        visible = intersect(terms.visible, self.visible)
+        visible = intersect(dense_visible(terms, self.q.device), self.visible)
         return added if visible is None else added.masked_fill(~visible, float("-inf"))
 
     def output(self, weights: Tensor) -> Tensor:

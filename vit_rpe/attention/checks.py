@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from vit_rpe.position.geometry import TokenGrid
+from vit_rpe.position.masks import check_radius
 from vit_rpe.position.offset_tables import offset_range
 from vit_rpe.position.terms import PositionTerms, RelativeVectors
 
@@ -107,6 +108,10 @@ def _check_tables(terms: PositionTerms, heads: Length) -> None:
     """The parts that are tables over axes and offsets."""
     if terms.prefix_bias is not None:
         _check("terms.prefix_bias", terms.prefix_bias, (heads, Length("kinds of pairs", 3)))
+    if terms.geometric_mask is not None:
+        q, _ = _grids("geometric_mask", terms)
+        if terms.geometric_mask.window is not None:
+            check_radius(terms.geometric_mask.window, q)
     for bias in terms.axis_bias:
         _check("terms.axis_bias", bias.bias, (heads, *_axis("axis_bias", bias.axis, terms)))
     for table in terms.offset_bias:
@@ -135,7 +140,7 @@ def _axis(name: str, axis: int, terms: PositionTerms) -> tuple[Length, Length]:
 
 def _grids(name: str, terms: PositionTerms) -> tuple[TokenGrid, TokenGrid]:
     if terms.grids is None:
-        raise ValueError(f"terms.{name} is per axis or per offset: set PositionTerms.grids")
+        raise ValueError(f"terms.{name} is told by the grids: set PositionTerms.grids")
     return terms.grids
 
 

@@ -32,11 +32,13 @@ class Kernel(NamedTuple):
         run: attention of q, k, v with terms.
         refuses: the reason why it cannot compute such terms, or None.
         clips: computes ``logit_clip``.
+        cuts: reads ``terms.geometric_mask`` itself; for all others the mask is part of ``options.visible``.
     """
 
     run: Callable[[Tensor, Tensor, Tensor, PositionTerms, Options], Tensor]
     refuses: Callable[[PositionTerms], str | None] = lambda terms: None
     clips: bool = False
+    cuts: bool = False
 
 
 KERNELS: dict[str, Kernel] = {
@@ -86,18 +88,19 @@ def attend(
             return build_in_windows(q, k, v, terms, attend, scale=scale, visible=visible, dropout_p=dropout_p)
         terms = terms.whole()
     check_call(q, k, v, terms)
-    options = Options(scale * terms.scale, all_visible(q, k, terms, visible), dropout_p, logit_clip)
     if impl == "auto":
-        impl = choose(q, k, terms, options)
+        impl = choose(q, k, terms, logit_clip)
     else:
         check_kernel(impl, terms, logit_clip=logit_clip)
     # torch.func and forward mode are for the definition: fused kernels and hand-written gradients know neither
-    return KERNELS["eager" if is_transformed() else impl].run(q, k, v, terms, options)
+    kernel = KERNELS["eager" if is_transformed() else impl]
+    seen = all_visible(q, k, terms._replace(geometric_mask=None) if kernel.cuts else terms, visible)
+    return kernel.run(q, k, v, terms, Options(scale * terms.scale, seen, dropout_p, logit_clip))
 
 
-def choose(q: Tensor, k: Tensor, terms: PositionTerms, options: Options) -> str:
+def choose(q: Tensor, k: Tensor, terms: PositionTerms, logit_clip: float | None) -> str:
     """The kernel ``"auto"`` stands for: the fused one wherever it can express the terms, in windows on large grids."""
-    if options.logit_clip is not None:
+    if logit_clip is not None:
         return "eager"
     if sdpa_refuses(terms) is not None:
         return "explicit_weights" if fold_refuses(terms) else "fold"

@@ -23,7 +23,7 @@ from vit_rpe.attention.checks import check_call
 from vit_rpe.attention.placement import placed_plainly
 from vit_rpe.position.geometry_cache import once_per_forward
 from vit_rpe.position.masks import as_batch_head, intersect, unmask_empty_rows
-from vit_rpe.position.terms import PositionTerms, RelativeVectors, dense_bias, dense_index
+from vit_rpe.position.terms import PositionTerms, RelativeVectors, dense_bias, dense_index, dense_visible
 from vit_rpe.precision import full_precision
 
 
@@ -168,7 +168,8 @@ def _per_head(index: Tensor) -> Tensor:
 
 def all_visible(q: Tensor, k: Tensor, terms: PositionTerms, visible: Tensor | None) -> Tensor | None:
     """The terms' visibility and the caller's mask together, with at most four axes; None where all is visible."""
-    return intersect(terms.visible, None if visible is None else callers_mask(q, k, visible))
+    own = dense_visible(terms, q.device)
+    return intersect(own, None if visible is None else callers_mask(q, k, visible))
 
 
 def callers_mask(q: Tensor, k: Tensor, visible: Tensor) -> Tensor:

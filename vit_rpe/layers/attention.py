@@ -34,7 +34,7 @@ from vit_rpe.layers.options import (
     scatter_tokens,
 )
 from vit_rpe.position.geometry import Device, TokenGrid, check_same_axes
-from vit_rpe.position.masks import as_batch_head, geometry_mask, intersect, padding
+from vit_rpe.position.masks import as_batch_head, geometric_mask, intersect, padding
 from vit_rpe.position.terms import NOTHING, PositionTerms, combine
 
 NormLayer = Callable[..., nn.Module]
@@ -208,9 +208,14 @@ class RelativeMultiheadAttention(AttentionLayer):
             check_length("x", x.shape[1], q_grid)
             if k_grid is not q_grid or source is not x or cached > 0:
                 check_length("context" if source is not x else "x", cached + source.shape[1], k_grid)
-        masks = self._masks(q_grid, k_grid, shared, keep, x.device)
+        masks = None if shared is None else shared.visible
         x_k = source if cached == 0 else None
         position = self._position(q_grid, k_grid, shared, keep, x, x_k)
+        own = self._mask(q_grid, k_grid)
+        if keep is None:
+            position = combine_later(own, position)
+        else:
+            masks = intersect(masks, own.take(keep).visible)
         q, k, v = self.project(x, context)
         if cache is not None:
             k, v = cache.extend(k, v)
@@ -249,24 +254,14 @@ class RelativeMultiheadAttention(AttentionLayer):
             check_same_axes(q, k)
         return q, k
 
-    def _masks(
-        self,
-        q: TokenGrid | None,
-        k: TokenGrid | None,
-        shared: PositionTerms | None,
-        keep: Tensor | None,
-        device: Device,
-    ) -> Tensor | None:
-        """What hides keys whatever the encoding: causal order and window, and the masks among the shared terms."""
-        given = None if shared is None else shared.visible
-        if not self.causal and self.window is None:
-            return given
+    def _mask(self, q: TokenGrid | None, k: TokenGrid | None) -> PositionTerms:
+        """Causal order and window, as terms."""
+        mask = geometric_mask(is_causal=self.causal, window=self.window)
+        if mask is None:
+            return NOTHING
         if q is None or k is None:
             raise ValueError("causal and window need to know where the tokens lie: pass grid")
-        own = geometry_mask(q, k, is_causal=self.causal, window=self.window, device=device)
-        if keep is not None:
-            own = PositionTerms(visible=own).take(keep).visible
-        return intersect(own, given)
+        return PositionTerms(geometric_mask=mask, grids=(q, k))
 
     def _position(
         self,
@@ -277,7 +272,7 @@ class RelativeMultiheadAttention(AttentionLayer):
         x: Tensor,
         x_k: Tensor | None,
     ) -> Position:
-        """This layer's encoding together with the shared terms, all without masks."""
+        """This layer's encoding together with the shared terms, all without masks that are tensors."""
         if shared is not None and shared.visible is not None:
             shared = shared._replace(visible=None)
         if self.rpe is None or q is None or k is None:

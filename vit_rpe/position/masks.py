@@ -6,12 +6,14 @@ Legend: B batch, H heads, Nq/Nk query/key tokens (prefix first), n axes.
 from __future__ import annotations
 
 from functools import reduce
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from vit_rpe.checks import check_type
 from vit_rpe.position.geometry import Device, TokenGrid, are_constants, check_same_axes, expand_axis
+from vit_rpe.position.geometry_cache import once_per_forward
 from vit_rpe.position.prefix import pad_prefix, pad_prefix_with
 
 
@@ -130,16 +132,47 @@ def intersect(*masks: Tensor | None) -> Tensor | None:
     return reduce(torch.logical_and, given) if given else None
 
 
-def geometry_mask(
-    q: TokenGrid,
-    k: TokenGrid,
-    *,
-    is_causal: bool,
-    window: int | tuple[int, ...] | None,
-    device: Device = None,
-) -> Tensor | None:
-    """The bool (Nq, Nk) mask of ``causal`` and ``window`` together; None when neither is asked for."""
-    return intersect(
-        causal(q, k, device) if is_causal else None,
-        neighbourhood(q, k, window, device) if window is not None else None,
+class GeometricMask(NamedTuple):
+    """Which keys a query may see, told by where both lie: a kernel can leave out what no query of a block sees.
+
+    Attributes:
+        is_causal: keys at or before the query (:func:`causal`).
+        window: keys within this radius, one or one per axis (:func:`neighbourhood`); None for any distance.
+    """
+
+    is_causal: bool = False
+    window: int | tuple[int, ...] | None = None
+
+    def dense(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> Tensor:
+        """The mask of all pairs, bool (Nq, Nk)."""
+        return _dense(self, q, k, None if device is None else torch.device(device))
+
+    def radii(self, ndim: int) -> tuple[int, ...] | None:
+        """The radius of every axis; None for any distance."""
+        return (self.window,) * ndim if isinstance(self.window, int) else self.window
+
+
+def geometric_mask(*, is_causal: bool, window: int | tuple[int, ...] | None) -> GeometricMask | None:
+    """``causal`` and ``window`` together; None when neither is asked for."""
+    return GeometricMask(is_causal, window) if is_causal or window is not None else None
+
+
+def intersect_geometric(a: GeometricMask | None, b: GeometricMask | None) -> GeometricMask | None:
+    """Keys visible under both (None hides nothing)."""
+    if a is None or b is None:
+        return b if a is None else a
+    window = b.window if a.window is None else a.window
+    if a.window is not None and b.window is not None:
+        ndim = max(len(mask.window) if isinstance(mask.window, tuple) else 1 for mask in (a, b))
+        window = tuple(map(min, a.radii(ndim) or (), b.radii(ndim) or ()))
+        window = window[0] if isinstance(a.window, int) and isinstance(b.window, int) else window
+    return GeometricMask(a.is_causal or b.is_causal, window)
+
+
+@once_per_forward
+def _dense(mask: GeometricMask, q: TokenGrid, k: TokenGrid, device: torch.device | None) -> Tensor:
+    visible = intersect(
+        causal(q, k, device) if mask.is_causal else None,
+        None if mask.window is None else neighbourhood(q, k, mask.window, device),
     )
+    return torch.ones(q.num_tokens, k.num_tokens, dtype=torch.bool, device=device) if visible is None else visible

@@ -14,7 +14,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from vit_rpe.position.geometry import TokenGrid, expand_axis
+from vit_rpe.position.geometry import Device, TokenGrid, expand_axis
+from vit_rpe.position.masks import GeometricMask, intersect, intersect_geometric
 from vit_rpe.position.offset_tables import Allocate, spread, spread_with_prefix
 from vit_rpe.position.prefix import pad_prefix, pad_prefix_with
 
@@ -63,7 +64,7 @@ class PositionTerms(NamedTuple):
         on_key: logits += s <k_j, table[index_ij]>.
         on_value: output_i += sum_j A_ij table[index_ij].
         scale: multiplies the softmax scale s.
-        grids: the query and key grid; present wherever a part is per axis or per offset.
+        grids: the query and key grid; present wherever a part is per axis, per offset or a mask by geometry.
         offset_bias: tables over offsets, (H or 1, R_1, ..., R_n) (:mod:`vit_rpe.position.offset_tables`): the bias of a
             pair of grid tokens is the entry of its offset; prefix pairs have 0.
         prefix_bias: (H or 1, 3), added to the pairs prefix->patch, patch->prefix and prefix->prefix.
@@ -72,6 +73,8 @@ class PositionTerms(NamedTuple):
             rotations that do not commute.
         polar_q, polar_k: (cos, sin), each (H or 1, N, D) or with a leading batch axis: the softplus of a channel is a
             length at this angle, so that attention doubles the width of q and k; s stays.
+        geometric_mask: hides keys by where they lie on ``grids``, beside ``visible``: no tensor of all pairs is made
+            where a kernel cuts the keys instead (:func:`dense_visible` makes it).
 
     Of rotation, blocks and polar at most one is there, for queries and keys alike.
     """
@@ -93,6 +96,7 @@ class PositionTerms(NamedTuple):
     blocks_k: Tensor | None = None
     polar_q: tuple[Tensor, Tensor] | None = None
     polar_k: tuple[Tensor, Tensor] | None = None
+    geometric_mask: GeometricMask | None = None
 
     @property
     def moves(self) -> bool:
@@ -101,13 +105,17 @@ class PositionTerms(NamedTuple):
         return any(part is not None for part in parts)
 
     def of_content(self) -> PositionTerms:
-        """What is left when all tokens stand at one place: the softmax scale, and lengths where they are polar."""
+        """What is left when all tokens stand at one place: the softmax scale, lengths where they are polar, and what
+        hides keys whatever the encoding."""
         at_zero = (
             None if part is None else (torch.ones_like(part[0][..., :1, :]), torch.zeros_like(part[1][..., :1, :]))
             for part in (self.polar_q, self.polar_k)
         )
         polar_q, polar_k = at_zero
-        return PositionTerms(scale=self.scale, polar_q=polar_q, polar_k=polar_k)
+        hidden = None if self.geometric_mask is None else self.grids
+        return PositionTerms(
+            scale=self.scale, polar_q=polar_q, polar_k=polar_k, geometric_mask=self.geometric_mask, grids=hidden
+        )
 
     def take(self, keep: Tensor) -> PositionTerms:
         """The terms of a subset of tokens per sample (patch dropout); each pair keeps its original offset.
@@ -122,7 +130,7 @@ class PositionTerms(NamedTuple):
             rotate_q=_take_rotation(self.rotate_q, keep),
             rotate_k=_take_rotation(self.rotate_k, keep),
             bias=_take_pairs(dense_bias(self), keep),
-            visible=_take_pairs(self.visible, keep),
+            visible=_take_pairs(dense_visible(self, keep.device), keep),
             on_query=tuple(_take_vectors(self, part, keep) for part in self.on_query),
             on_key=tuple(_take_vectors(self, part, keep) for part in self.on_key),
             on_value=tuple(_take_vectors(self, part, keep) for part in self.on_value),
@@ -188,6 +196,13 @@ def dense_index(terms: PositionTerms, part: RelativeVectors) -> Tensor:
     return pad_prefix(full, q, k, value=-1)
 
 
+def dense_visible(terms: PositionTerms, device: Device = None) -> Tensor | None:
+    """All that hides keys as one mask, bool (Nq, Nk) or with heads and batch in front; None if nothing."""
+    if terms.geometric_mask is None:
+        return terms.visible
+    return intersect(terms.visible, terms.geometric_mask.dense(*grids_of(terms), device))
+
+
 def combine(a: PositionTerms, b: PositionTerms) -> PositionTerms:
     """Use two encodings at once: biases add, visibilities intersect, relative vectors are joined.
 
@@ -213,7 +228,8 @@ def combine(a: PositionTerms, b: PositionTerms) -> PositionTerms:
         axis_bias=a.axis_bias + b.axis_bias,
         offset_bias=_one_table(a.offset_bias + b.offset_bias),
         prefix_bias=_sum(a.prefix_bias, b.prefix_bias),
-        visible=a.visible if b.visible is None else b.visible if a.visible is None else a.visible & b.visible,
+        visible=intersect(a.visible, b.visible),
+        geometric_mask=intersect_geometric(a.geometric_mask, b.geometric_mask),
         on_query=a.on_query + b.on_query,
         on_key=a.on_key + b.on_key,
         on_value=a.on_value + b.on_value,
@@ -233,7 +249,7 @@ def _sum(a: Tensor | None, b: Tensor | None) -> Tensor | None:
 
 
 def grids_of(terms: PositionTerms) -> tuple[TokenGrid, TokenGrid]:
-    """The query and key grid of terms with parts per axis or per offset."""
+    """The query and key grid of terms with parts per axis, per offset or masks by geometry."""
     if terms.grids is None:
         raise ValueError("these terms have per-axis parts and no grids: set PositionTerms.grids")
     return terms.grids

@@ -219,6 +219,6 @@ def build_in_windows(
         return attend(q, k, v, terms, scale=scale, visible=visible, dropout_p=dropout_p)
 
     def terms_of(first: int, last: int) -> PositionTerms:
-        return lazy.build(window_grid(lazy.q_grid, first, last), lazy.k_grid)
+        return lazy.of(window_grid(lazy.q_grid, first, last), lazy.k_grid)
 
     return each_window(q, k, v, run, terms_of, lazy.q_grid, plan_built_windows(q, k, lazy.q_grid), visible)

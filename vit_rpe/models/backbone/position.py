@@ -18,8 +18,8 @@ from vit_rpe.encodings import (
     parse_specs,
 )
 from vit_rpe.layers.options import check_attention
-from vit_rpe.position.geometry import Device, TokenGrid, are_constants
-from vit_rpe.position.masks import geometry_mask
+from vit_rpe.position.geometry import TokenGrid, are_constants
+from vit_rpe.position.masks import geometric_mask
 from vit_rpe.position.terms import NOTHING, PositionTerms, combine
 
 Specs = list[dict[str, Any]]
@@ -95,7 +95,7 @@ def shared_terms(
         attn_mask: see :func:`mask_terms`.
         x: the tokens, for batch and device.
     """
-    terms = mask_terms(attn_mask, grid, causal=causal, window=window, batch=x.shape[0], device=x.device)
+    terms = mask_terms(attn_mask, grid, causal=causal, window=window, batch=x.shape[0])
     if rpe is not None:
         terms = combine(once_for_all_layers(rpe(grid, grid, x.device)), terms)
     return terms if keep is None else terms.take(keep)
@@ -132,7 +132,6 @@ def mask_terms(
     causal: bool,
     window: int | tuple[int, ...] | None,
     batch: int,
-    device: Device,
 ) -> PositionTerms:
     """The model's own masks and the caller's, as terms.
 
@@ -144,19 +143,18 @@ def mask_terms(
     Raises:
         ValueError: another dtype or shape.
     """
-    visible = geometry_mask(grid, grid, is_causal=causal, window=window, device=device)
+    mask = geometric_mask(is_causal=causal, window=window)
+    hidden = NOTHING if mask is None else PositionTerms(geometric_mask=mask, grids=(grid, grid))
     if attn_mask is None:
-        return NOTHING if visible is None else PositionTerms(visible=visible)
+        return hidden
     _check_attn_mask(attn_mask, batch, grid.num_tokens)
     if attn_mask.ndim < 4:
         attn_mask = attn_mask[(None, None) if attn_mask.ndim == 2 else (slice(None), None)]
     if attn_mask.dtype != torch.bool:
         # -inf hides a key; as a mask it also covers rows that hide every key
-        return PositionTerms(
-            bias=attn_mask.masked_fill(attn_mask == float("-inf"), 0.0),
-            visible=attn_mask.ne(float("-inf")) if visible is None else visible & attn_mask.ne(float("-inf")),
-        )
-    return PositionTerms(visible=attn_mask if visible is None else visible & attn_mask)
+        visible = attn_mask.ne(float("-inf"))
+        return hidden._replace(bias=attn_mask.masked_fill(~visible, 0.0), visible=visible)
+    return hidden._replace(visible=attn_mask)
 
 
 def _check_attn_mask(attn_mask: Tensor, batch: int, num_tokens: int) -> None:

@@ -92,7 +92,6 @@ def sequence_call(
         causal=False,
         window=None,
         batch=q.shape[0],
-        device=None,
     )
     return AttentionCall(
         q,

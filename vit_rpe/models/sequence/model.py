@@ -29,7 +29,7 @@ from vit_rpe.models.sequence.generate import check_decoding, check_prompt, conti
 from vit_rpe.models.sequence.io import HEADS, POOLS, absolute_embedding, check_input, check_ways, pool_sequence
 from vit_rpe.position.geometry import Device, TokenGrid
 from vit_rpe.position.geometry_cache import sharing
-from vit_rpe.position.masks import geometry_mask
+from vit_rpe.position.masks import geometric_mask
 from vit_rpe.position.terms import NOTHING, PositionTerms, combine
 
 
@@ -281,8 +281,8 @@ class SequenceTransformer(nn.Module):
 
     def shared_terms(self, q: TokenGrid, k: TokenGrid, device: Device) -> PositionTerms:
         """What all layers share, computed once: shared encodings, window, causal order."""
-        mask = geometry_mask(q, k, is_causal=self.causal, window=self.window, device=device)
-        terms = NOTHING if mask is None else PositionTerms(visible=mask)
+        mask = geometric_mask(is_causal=self.causal, window=self.window)
+        terms = NOTHING if mask is None else PositionTerms(geometric_mask=mask, grids=(q, k))
         return terms if self.rpe is None else combine(once_for_all_layers(self.rpe(q, k, device)), terms)
 
     @sharing()

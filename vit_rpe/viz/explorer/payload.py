@@ -66,7 +66,7 @@ def pack_terms(packer: Packer, seen: Recording, layer: int) -> dict[str, Any]:
         raise ValueError("the explorer does not show heads that are mixed before the softmax (talking heads)")
     grids = sight.q_grid, sight.k_grid
     windows = len(sight.origins)
-    own, visible = call.visible, None
+    own, visible = call.masks, None
     if own is not None and windows > 1 and own.shape[0] > 1:
         own, visible = None, own
     bias = dense_bias(call.terms)

@@ -79,5 +79,5 @@ def first_terms(position: Position) -> PositionTerms:
 
 def _position_of_rows(position: Position, q: TokenGrid, k: TokenGrid, first: int, last: int) -> PositionTerms:
     if isinstance(position, LazyTerms):
-        return position.build(window_grid(position.q_grid, first, last), position.k_grid)
+        return position.of(window_grid(position.q_grid, first, last), position.k_grid)
     return take_rows(position._replace(grids=(q, k)), first, last)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from vit_rpe.attention import AttentionCall
+from vit_rpe.attention.lazy_terms import content_terms
 from vit_rpe.checks import warn_renamed
 from vit_rpe.layers import AttentionLayer
 from vit_rpe.models.families import Sight, family_of, whole_image
@@ -75,7 +76,7 @@ class Recording:
     def content(self, layer: int, head: int | None = None, query: Query | None = None) -> Tensor:
         """The map with position removed: masks and the softmax scale stay. As :meth:`attention`."""
         call = self._call(layer)
-        return self._map(call._replace(position=first_terms(call.position).of_content()), layer, head, query)
+        return self._map(call._replace(position=content_terms(call.position)), layer, head, query)
 
     @torch.no_grad()
     def position(self, layer: int, head: int | None = None, query: Query | None = None) -> Tensor:
