@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from tests.all_terms import HEADS, WIDTH, everything
+from tests.attention.cases import FAST
 from tests.oracles._loops import token_positions
-from vit_rpe.attention import KERNELS, attend, attention_weights, rotate
+from vit_rpe.attention import attend, attention_weights, rotate
 from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.position.masks import padding
 from vit_rpe.position.terms import PositionTerms, dense_bias, dense_index
@@ -82,7 +83,7 @@ def test_the_definition_by_loops() -> None:
     torch.testing.assert_close(attend(*tensors, terms, scale=SCALE), out, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("impl", [name for name in KERNELS if name != "eager"])
+@pytest.mark.parametrize("impl", FAST)
 @pytest.mark.parametrize("hidden", ["nothing", "some", "a whole row"])
 def test_kernels_agree_in_value_and_gradient(impl: str, hidden: str) -> None:
     terms = without_values(everything(GRID))

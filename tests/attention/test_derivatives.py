@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from torch.testing import assert_close
 
-from tests.attention.derivatives import TORCH_REFUSES, WAYS, can, layer_of, table
+from tests.attention.derivatives import OURS_REFUSE, TORCH_REFUSES, WAYS, can, layer_of, table
 from vit_rpe.attention import KERNELS
 from vit_rpe.encodings import list_encodings
 
@@ -42,6 +42,10 @@ def test_as_the_definition(name: str, way: str, impl: str) -> None:
     if not can(name, impl):
         return
     layer = layer_of(name, impl)
+    if way in OURS_REFUSE.get(impl, ()):
+        with pytest.raises(ValueError, match=r"FlexAttention .*on the CPU"):
+            WAYS[way](layer)
+        return
     if name in TORCH_REFUSES.get((way, impl), ()):
         with pytest.raises(RuntimeError, match="is not implemented"):
             WAYS[way](layer)

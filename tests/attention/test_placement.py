@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.testing import assert_close
 
-from tests.attention.cases import gradients
+from tests.attention.cases import ON_THE_CPU, gradients
 from vit_rpe import TokenGrid, VisionTransformer
-from vit_rpe.attention import KERNELS, attend
+from vit_rpe.attention import attend
 from vit_rpe.attention.call import AttentionCall
 from vit_rpe.attention.kernels import windows
 from vit_rpe.position.terms import AxisBias, PositionTerms, combine
@@ -50,7 +50,7 @@ def content(q: Tensor, k: Tensor, terms: PositionTerms) -> Tensor:
     return torch.stack(rows, dim=-1).unflatten(-1, (N, N))
 
 
-@pytest.mark.parametrize("impl", ["auto", *KERNELS])
+@pytest.mark.parametrize("impl", ["auto", *ON_THE_CPU])
 @pytest.mark.parametrize("heads", [1, HEADS])
 @pytest.mark.parametrize("kind", ["blocks", "polar"])
 def test_every_kernel_moves_them_alike(kind: str, heads: int, impl: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from vit_rpe.attention.checks import check_call
 from vit_rpe.attention.kernels.explicit_weights import explicit_weights
+from vit_rpe.attention.kernels.flex import flex, flex_cannot, flex_refuses
 from vit_rpe.attention.kernels.fold import features_fold, fold, fold_refuses
 from vit_rpe.attention.kernels.sdpa import sdpa, sdpa_refuses
 from vit_rpe.attention.kernels.windows import LARGE, build_in_windows, in_windows, pays, pays_to_build, windows_refuse
@@ -33,12 +34,14 @@ class Kernel(NamedTuple):
         refuses: the reason why it cannot compute such terms, or None.
         clips: computes ``logit_clip``.
         cuts: reads ``terms.geometric_mask`` itself; for all others the mask is part of ``options.visible``.
+        cannot: the reason why it cannot make a call whose terms it can compute (device, dtype, dropout), or None.
     """
 
     run: Callable[[Tensor, Tensor, Tensor, PositionTerms, Options], Tensor]
     refuses: Callable[[PositionTerms], str | None] = lambda terms: None
     clips: bool = False
     cuts: bool = False
+    cannot: Callable[[Tensor, Tensor, Tensor, PositionTerms, Options], str | None] = lambda *call: None
 
 
 KERNELS: dict[str, Kernel] = {
@@ -47,6 +50,7 @@ KERNELS: dict[str, Kernel] = {
     "fold": Kernel(fold, fold_refuses),
     "windows": Kernel(in_windows, windows_refuse),
     "explicit_weights": Kernel(explicit_weights),
+    "flex": Kernel(flex, flex_refuses, clips=True, cuts=True, cannot=flex_cannot),
 }
 OLD_NAMES = {"weighted": "explicit_weights"}
 
@@ -95,7 +99,11 @@ def attend(
     # torch.func and forward mode are for the definition: fused kernels and hand-written gradients know neither
     kernel = KERNELS["eager" if is_transformed() else impl]
     seen = all_visible(q, k, terms._replace(geometric_mask=None) if kernel.cuts else terms, visible)
-    return kernel.run(q, k, v, terms, Options(scale * terms.scale, seen, dropout_p, logit_clip))
+    options = Options(scale * terms.scale, seen, dropout_p, logit_clip)
+    reason = kernel.cannot(q, k, v, terms, options)
+    if reason is not None:
+        raise _refusal(impl, reason)
+    return kernel.run(q, k, v, terms, options)
 
 
 def choose(q: Tensor, k: Tensor, terms: PositionTerms, logit_clip: float | None) -> str:
@@ -147,8 +155,12 @@ def check_kernel(impl: str, terms: Position | None = None, *, logit_clip: float 
     elif terms is not None and not (impl == "windows" and isinstance(terms, LazyTerms)):
         reason = KERNELS[impl].refuses(terms_of(terms))
     if reason is not None:
-        raise ValueError(f"attn_impl={impl!r} cannot compute this attention: {reason}")
+        raise _refusal(impl, reason)
     return impl
+
+
+def _refusal(impl: str, reason: str) -> ValueError:
+    return ValueError(f"attn_impl={impl!r} cannot compute this attention: {reason}")
 
 
 def kernels_for(terms: PositionTerms) -> list[str]:
