@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import copy
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -184,39 +182,3 @@ def test_positions_stay_float32_around_an_adapter(name: str, place: str, dtype: 
         found = numbers(layer.rpe(grid, grid))
     assert all(part.dtype == torch.float32 for part in found)
     assert_close([part.double() for part in found], numbers(exact.rpe(grid, grid)), atol=1e-4, rtol=1e-4)
-
-
-ALLOWED = {
-    ("layers/linear.py", "layer.weight"): "asks for its class",
-    ("layers/attention.py", "self.qkv.weight"): "half of a bare layer, see layers/linear.py",
-    ("layers/attention.py", "self.qkv.bias"): "half of a bare layer, see layers/linear.py",
-    ("layers/absolute.py", "self.weight"): "its own parameter",
-    ("layers/conditional.py", "self.weight"): "its own parameter",
-    ("attention/reference.py", "self.weight"): "a tensor that a call holds",
-    ("models/sequence/model.py", "self.token_embed.weight"): "drawn when the model is built",
-}
-INITIAL = ("reset_parameters", "zero_")
-
-
-def reads() -> set[tuple[str, str]]:
-    """Every read of a ``weight`` and of the ``bias`` of a part of a module, but for first values and for files'."""
-    root = Path(vit_rpe.__file__).parent
-    found = set()
-    for path in sorted(root.rglob("*.py")):
-        place = path.relative_to(root).as_posix()
-        if place.startswith(("models/exchange/", "models/families/", "training/", "benchmark/")):
-            continue
-        tree = ast.parse(path.read_text())
-        initial = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name in INITIAL]
-        skipped = {id(inner) for node in initial for inner in ast.walk(node)}
-        for node in ast.walk(tree):
-            if not isinstance(node, ast.Attribute) or id(node) in skipped:
-                continue
-            of_part = isinstance(node.value, ast.Attribute) and ast.unparse(node.value).startswith(("self.", "model."))
-            if node.attr == "weight" or (node.attr == "bias" and of_part):
-                found.add((place, ast.unparse(node)))
-    return found
-
-
-def test_no_forward_reads_a_weight() -> None:
-    assert reads() == set(ALLOWED)

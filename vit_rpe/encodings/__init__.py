@@ -3,7 +3,7 @@
 from vit_rpe.encodings._bibtex import bibtex
 from vit_rpe.encodings._card import Card
 from vit_rpe.encodings._create import create_encoding
-from vit_rpe.encodings._interface import PositionEncoding, find_encodings, terms_of_tokens
+from vit_rpe.encodings._interface import PositionEncoding, check_resizable, find_encodings, terms_of_tokens
 from vit_rpe.encodings._registry import encoding_class, encoding_options, list_encodings, register
 from vit_rpe.encodings._renamed import create_position, encodings_of, is_per_pair, resized, resized_position
 from vit_rpe.encodings._spec import Spec, parse_spec, parse_specs
@@ -61,6 +61,7 @@ __all__ = [
     "T5Bias",
     "TransformerXL",
     "bibtex",
+    "check_resizable",
     "create_encoding",
     "create_position",
     "encoding_class",

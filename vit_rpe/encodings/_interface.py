@@ -5,7 +5,6 @@ Legend: H heads, D head width, n axes, P grid tokens, N = prefix + P, M_a larges
 
 from __future__ import annotations
 
-import copy
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 
 from vit_rpe.checks import check_count
 from vit_rpe.encodings._card import Card
+from vit_rpe.modules import copied, is_computed, placement_of
 from vit_rpe.position.geometry import Device, TokenGrid
 from vit_rpe.position.terms import PositionTerms
 
@@ -69,29 +69,46 @@ class PositionEncoding(nn.Module, ABC):
         """The single encodings inside, in order; one encoding is its own only part."""
         return (self,)
 
-    def resized(self, grid: TokenGrid) -> PositionEncoding:
+    def check_resizable(self) -> None:
+        """Raise ValueError where :meth:`resized` cannot be asked for, before anything else has another size."""
+        if self.spec is None:
+            raise ValueError(f"{self.name!r} can be resized when it was built by create_encoding('{self.name}', ...)")
+        if is_computed(self):
+            raise ValueError(
+                f"a parameter of {self.name!r} is computed from others, which do not say what it is at another size: "
+                "make that permanent first (torch.nn.utils.prune.remove, parametrize.remove_parametrizations)"
+            )
+
+    def resized(self, grid: TokenGrid, tied: dict[int, nn.Parameter] | None = None) -> PositionEncoding:
         """The same encoding for another native grid.
 
         Options are kept, tables are resampled, what is frozen stays so, on the same device and in the same dtype.
 
+        Args:
+            tied: parameters resized before, by the ``id`` of what they were; is added to. With the same mapping for all
+                encodings of a model, those that share a parameter still do.
+
         Raises:
-            ValueError: it was built without ``create_encoding``, so that its options are not known.
+            ValueError: it was built without ``create_encoding``, so that its options are not known; a parametrised or
+                pruned table.
         """
-        if self.spec is None:
-            raise ValueError(f"{self.name!r} can be resized when it was built by create_encoding('{self.name}', ...)")
+        self.check_resizable()
+        assert self.spec is not None
         spec = {**self.spec, **self.remembered()}
         options = {key: as_tuple(value) for key, value in spec.items() if key != "name"}
-        reference = next(self.parameters(), None)
-        with torch.device(torch.get_default_device() if reference is None else reference.device):
+        place = placement_of(self)
+        with torch.device(place.device):
             new = type(self)(self.num_heads, self.head_dim, grid, **options)
         new.spec = spec
-        if reference is not None:
-            new.to(reference.dtype)
+        new.to(place.dtype)
         for name, child in self.named_children():  # with adapters, hooks and parametrisations that were put on it
-            setattr(new, name, copy.deepcopy(child))
+            setattr(new, name, copied(child))
         new.load_state_dict(self.state_dict())
-        for name, parameter in new.named_parameters():
-            parameter.requires_grad_(self.get_parameter(name).requires_grad)
+        for name, before in self.named_parameters(remove_duplicate=False):
+            parameter = new.get_parameter(name).requires_grad_(before.requires_grad)
+            if tied is not None:
+                owner, _, own = name.rpartition(".")
+                setattr(new.get_submodule(owner), own, tied.setdefault(id(before), parameter))
         return new.train(self.training)
 
     def remembered(self) -> dict[str, Any]:
@@ -168,6 +185,13 @@ def find_encodings(model: nn.Module) -> Iterator[tuple[str, PositionEncoding]]:
             yield path, module
 
 
+def check_resizable(model: nn.Module) -> None:
+    """Raise ValueError where the encodings of a model cannot be given another native grid, before anything is."""
+    for module in model.modules():
+        if isinstance(module, PositionEncoding):
+            module.check_resizable()
+
+
 def as_tuple(value: Any) -> Any:
     """Lists, which JSON and YAML give, become tuples."""
     return tuple(as_tuple(item) for item in value) if isinstance(value, list) else value
@@ -185,6 +209,12 @@ def per_axis(value: int | tuple[int, ...] | None, grid: TokenGrid, *, name: str)
     if len(distances) != grid.ndim or any(not isinstance(d, int) or d < 0 for d in distances):
         raise ValueError(f"{name}={value!r} must be an integer >= 0, or one per axis of the grid {grid.size}")
     return distances
+
+
+def all_but_matrices(encoding: nn.Module) -> set[str]:
+    """The parameters of an encoding that weight decay leaves alone where the matrices of its layers decay; these are
+    told by their shape, because what stands in place of a layer has other names."""
+    return {name for name, own in encoding.named_parameters() if "." not in name or own.ndim < 2}
 
 
 def at_least_float32(values: Tensor) -> Tensor:

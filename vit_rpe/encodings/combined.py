@@ -51,8 +51,12 @@ class CombinedEncoding(PositionEncoding):
         """
         return reduce(combine, [terms_of_tokens(part, q, k, device, x=x, x_k=x_k) for part in self.parts()])
 
-    def resized(self, grid: TokenGrid) -> PositionEncoding:
-        return CombinedEncoding([part.resized(grid) for part in self.parts()])
+    def check_resizable(self) -> None:
+        for part in self.parts():
+            part.check_resizable()
+
+    def resized(self, grid: TokenGrid, tied: dict[int, nn.Parameter] | None = None) -> PositionEncoding:
+        return CombinedEncoding([part.resized(grid, tied) for part in self.parts()])
 
     def reset_parameters(self) -> None:
         for part in self.parts():

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from vit_rpe.checks import check_choice
 from vit_rpe.encodings._card import Card
-from vit_rpe.encodings._interface import PositionEncoding
+from vit_rpe.encodings._interface import PositionEncoding, all_but_matrices
 from vit_rpe.encodings._native import remember_native
 from vit_rpe.encodings._registry import register
 from vit_rpe.encodings._tables import (
@@ -36,6 +36,7 @@ from vit_rpe.encodings._tables import (
     project,
     zero_layer,
 )
+from vit_rpe.modules import placement_of
 from vit_rpe.position.geometry import Device, TokenGrid
 from vit_rpe.position.geometry_cache import once_per_forward
 from vit_rpe.position.terms import PositionTerms
@@ -149,11 +150,10 @@ class ContinuousBias(PositionEncoding):
             self.prefix_bias.fill_(self.constant)
 
     def no_weight_decay(self) -> set[str]:
-        return {name for name, _ in self.named_parameters() if not name.endswith("weight")}
+        return all_but_matrices(self)
 
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
-        some = next(self.parameters(), None)  # quantised layers have none
-        device, dtype = (device, torch.float32) if some is None else (some.device, some.dtype)
+        device, dtype = placement_of(self, device)
         dtype = torch.promote_types(dtype, torch.float32)
         sides = [coordinates(q, k, axis, self.mode, size, device, dtype) for axis, size in enumerate(self.native)]
         tuples = torch.stack(torch.meshgrid(*sides, indexing="ij"), dim=-1)  # (R_1, ..., R_n, n)

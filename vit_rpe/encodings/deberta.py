@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from vit_rpe.checks import check_choice
 from vit_rpe.encodings._card import Card
-from vit_rpe.encodings._interface import PositionEncoding, at_least_float32
+from vit_rpe.encodings._interface import PositionEncoding, all_but_matrices, at_least_float32
 from vit_rpe.encodings._registry import register
 from vit_rpe.encodings._tables import distinct_offsets, project
 from vit_rpe.position.geometry import Device, TokenGrid
@@ -133,7 +133,7 @@ class Deberta(PositionEncoding):
                 nn.init.trunc_normal_(parameter, std=0.02)
 
     def no_weight_decay(self) -> set[str]:
-        return {name for name, _ in self.named_parameters() if not name.endswith("weight")}
+        return all_but_matrices(self)
 
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
         embed = at_least_float32(self.embed)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from vit_rpe.encodings._card import Card
-from vit_rpe.encodings._interface import PositionEncoding
+from vit_rpe.encodings._interface import PositionEncoding, all_but_matrices
 from vit_rpe.encodings._registry import register
 from vit_rpe.encodings._tables import project, zero_layer
 from vit_rpe.position.geometry import Device, TokenGrid, axis_offsets, common_lattice, expand_axis
@@ -75,7 +75,7 @@ class Fire(PositionEncoding):
         zero_layer(self.fc2)
 
     def no_weight_decay(self) -> set[str]:
-        return {name for name, _ in self.named_parameters() if not name.endswith("weight")}
+        return all_but_matrices(self)
 
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
         dtype = torch.promote_types(self.c.dtype, torch.float32)

@@ -80,8 +80,11 @@ class FrozenPosition(PositionEncoding):
             _refuse("train()")
         return self
 
-    def resized(self, grid: TokenGrid) -> NoReturn:
-        _refuse("another native grid")
+    def check_resizable(self) -> NoReturn:
+        _refuse("another size")
+
+    def resized(self, grid: TokenGrid, tied: dict[int, nn.Parameter] | None = None) -> NoReturn:
+        self.check_resizable()
 
     def reset_parameters(self) -> NoReturn:
         _refuse("drawing weights")

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from vit_rpe.data import DataBundle, DataOptions, eval_loader, other_data, rebuild_data
+from vit_rpe.modules import placement_of
 from vit_rpe.training.checkpoint.belonging import check_classes
 from vit_rpe.training.checkpoint.checkpoint import LoadedCheckpoint
 from vit_rpe.training.metrics import Evaluation, evaluate
@@ -38,7 +39,7 @@ def evaluate_trained(
         ValueError: as :func:`trained_data`.
     """
     bundle, config = trained_data(loaded, **changes)
-    where = device or next(loaded.model.parameters()).device
+    where = device or placement_of(loaded.model).device
     samples = bundle.val if split == "val" else bundle.train
     result = evaluate(
         loaded.model.to(where),

@@ -235,11 +235,12 @@ class RelativeMultiheadAttention(AttentionLayer):
             k_grid if keep is None else None,
         )
 
-    def set_grid(self, grid: TokenGrid) -> None:
-        """Make another grid the native one; the encoding's tables are resampled."""
-        self.grid = grid
+    def set_grid(self, grid: TokenGrid, tied: dict[int, nn.Parameter] | None = None) -> None:
+        """Make another grid the native one; the encoding's tables are resampled. For ``tied`` see
+        :meth:`PositionEncoding.resized`."""
         if self.rpe is not None:
-            self.rpe = self.rpe.resized(grid)
+            self.rpe = self.rpe.resized(grid, tied)
+        self.grid = grid
 
     def _grids(self, grid: GridLike, context_grid: GridLike) -> tuple[TokenGrid | None, TokenGrid | None]:
         """Where queries and keys lie."""

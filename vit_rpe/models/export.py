@@ -17,6 +17,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from vit_rpe.checks import unknown_name
 from vit_rpe.models.vision.vit import VisionTransformer
+from vit_rpe.modules import placement_of
 
 FORMATS = {"onnx": ".onnx", "torch_export": ".pt2"}
 TOLERANCE = 1e-4
@@ -125,8 +126,8 @@ def trace(model: nn.Module, images: tuple[int, int, int], *, dynamic_size: bool)
     Raises:
         ValueError: some step of the model fixes the size; the message says which.
     """
-    some = next(model.parameters())
-    example = torch.zeros(2, *images, device=some.device, dtype=some.dtype)
+    place = placement_of(model)
+    example = torch.zeros(2, *images, device=place.device, dtype=place.dtype)
     dims: dict[int, Any] = {0: torch.export.Dim("batch", min=1, max=4096)}
     if dynamic_size:
         assert isinstance(model, VisionTransformer)

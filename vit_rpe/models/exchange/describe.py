@@ -23,6 +23,7 @@ from vit_rpe.models.exchange.parts import (
     norm_args,
     require,
     require_foreign,
+    require_plain,
 )
 from vit_rpe.models.exchange.positions import Layout, beit_position, eva_position, relpos_position
 
@@ -76,6 +77,7 @@ def describe(model: Any) -> Description:
     blocks: Any = model.blocks
     for block in blocks:
         require(type(block) in BLOCKS[type(model)], name, f"blocks of type {type(block).__name__}")
+    require_plain(model, name)
     args = {**_stem(model, name), **_blocks(model, name), **_head(model, name)}
     if isinstance(model, vision_transformer_relpos.VisionTransformerRelPos):
         rpe, layout = relpos_position(model, name)

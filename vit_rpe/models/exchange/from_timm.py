@@ -18,6 +18,7 @@ from vit_rpe.models.exchange.load import head_count
 from vit_rpe.models.exchange.placing import place
 from vit_rpe.models.exchange.public import PUBLIC, public_name
 from vit_rpe.models.exchange.weights import rename
+from vit_rpe.modules import placement_of
 
 ANY_ARCHITECTURE = "vit_rpe_custom"
 OF_THE_WEIGHTS = {
@@ -83,9 +84,8 @@ def _convert(model: Any, rpe: Spec | Sequence[Spec] | None, kwargs: dict[str, An
         if kwargs[key] != found.args[key]:
             raise ValueError(f"the weights have {key}={found.args[key]!r}, which cannot become {kwargs[key]!r}")
     args = {**found.args_for(rpe), **kwargs}
-    reference = next(model.patch_embed.parameters())  # an adapter around proj has no weight
-    args.setdefault("device", reference.device)
-    args.setdefault("dtype", reference.dtype)
+    for key, value in placement_of(model.patch_embed)._asdict().items():
+        args.setdefault(key, value)
     for key in ("url", "hf_hub_id", "file", "tag", "custom_load"):
         cfg.pop(key, None)
     ours: Any = timm.create_model(host, pretrained_cfg={**cfg, "architecture": host}, **args)

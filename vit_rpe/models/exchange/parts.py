@@ -9,6 +9,8 @@ from timm.layers import GELU, GluMlp, LayerNorm, LayerNormFp32, Mlp, QuickGELU, 
 from timm.layers.activations import GELUTanh
 from torch import nn
 
+from vit_rpe.modules import is_computed
+
 NORMS: dict[type[nn.Module], str] = {
     nn.LayerNorm: "layernorm",
     LayerNorm: "layernorm",
@@ -53,6 +55,19 @@ def require(condition: bool, name: str, part: str) -> None:
     """Raise :func:`cannot_express` unless the condition holds."""
     if not condition:
         raise cannot_express(name, part)
+
+
+def require_plain(model: nn.Module, name: str) -> None:
+    """Raise ValueError where the weights of a model are not those of its layers alone; its head is no matter."""
+    for path, layer in model.named_modules():
+        plain = type(layer).__module__.startswith(("torch.nn.modules.", "timm."))
+        if not path.startswith("head") and (is_computed(layer) or not plain):
+            raise ValueError(
+                f"{name} cannot be converted: {path} is a {type(layer).__name__} whose weights are not those of a "
+                "plain layer; merge adapters into their layers and make pruning and parametrisations permanent "
+                "(prune.remove, parametrize.remove_parametrizations), or use add_rpe or replace_attention, which take "
+                "layers as they are"
+            )
 
 
 def norm_args(name: str, norms: Iterable[nn.Module]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from vit_rpe.attention import AttentionCall
 from vit_rpe.attention.lazy_terms import Position
 from vit_rpe.layers import AttentionLayer
 from vit_rpe.models.families._own import OwnPosition
+from vit_rpe.modules import placement_of
 from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.position.terms import NOTHING
 
@@ -190,9 +191,8 @@ class Family(ABC):
         own = None if sight is None else self.own_at(layer, sight)
         if own is None or sight is None:
             return NOTHING
-        like = next(layer.parameters())
-        encoding = own.encoding(self.num_heads(layer), self.head_width(layer), like)
-        return encoding.eval()(sight.q_grid, sight.k_grid, like.device)
+        encoding = own.encoding(self.num_heads(layer), self.head_width(layer), placement_of(layer), training=False)
+        return encoding(sight.q_grid, sight.k_grid, inputs[self.tokens[0]].device)
 
     def own_at(self, layer: Any, sight: Sight) -> OwnPosition | None:
         """:meth:`own` as the layer uses it for these grids."""

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-import torch
-from torch import Tensor
+from timm.layers import Mlp
+from torch import Tensor, nn
 
 from vit_rpe.encodings import PositionEncoding, Spec, create_encoding
+from vit_rpe.layers.linear import is_hooked, width_of
+from vit_rpe.modules import Placement
 from vit_rpe.position.geometry import TokenGrid
 
 
@@ -25,17 +27,57 @@ class OwnPosition:
         spec: its name and options.
         grid: the native grid of its parameters.
         weights: its parameters by our names.
+        layers: or all that it computes with, the layer's own modules by our names; adapters among them stay.
     """
 
     spec: Spec
     grid: TokenGrid
     weights: Mapping[str, Tensor] = field(default_factory=dict)
+    layers: Mapping[str, nn.Module] = field(default_factory=dict)
 
-    def encoding(self, num_heads: int, head_dim: int, like: Tensor) -> PositionEncoding:
-        """The encoding itself, on the device and in the dtype of ``like``, with copies of the weights."""
-        made = create_encoding(self.spec, num_heads, head_dim, self.grid, device=like.device, dtype=like.dtype)
-        made.load_state_dict(dict(self.weights))
+    def encoding(self, num_heads: int, head_dim: int, place: Placement, *, training: bool) -> PositionEncoding:
+        """The encoding itself, with copies of the weights, frozen where these are, or with the layers themselves.
+
+        Args:
+            place: where the weights do not tell.
+            training: the mode it is in; that of the layers stays.
+        """
+        device, dtype = next(((each.device, each.dtype) for each in self.weights.values()), place)
+        made = create_encoding(
+            self.spec, num_heads, head_dim, self.grid, device="meta" if self.layers else device, dtype=dtype
+        ).train(training)
+        for name, layer in self.layers.items():
+            setattr(made, name, layer)
+        if not self.layers:
+            made.load_state_dict(dict(self.weights))
+        for name, weight in self.weights.items():
+            made.get_parameter(name).requires_grad_(weight.requires_grad)
         return made
+
+
+def network_position(spec: Mapping[str, Any], grid: TokenGrid, network: nn.Module, first: str, second: str) -> Any:
+    """A network over offsets as ``cpb``: its two linear layers are taken over, or what stands in their place.
+
+    Args:
+        first, second: their names in the network; between them is a ReLU.
+
+    Raises:
+        ValueError: the network as a whole is another, wrapped or hooked: what calls its layers one by one would not
+            see that.
+    """
+    parts = dict(network.named_children())
+    others = [part for name, part in parts.items() if name not in (first, second)]
+    acts = [part for part in others if not isinstance(part, (nn.Dropout, nn.Identity))]
+    known = type(network) in (nn.Sequential, Mlp) and {first, second} <= parts.keys()
+    if not known or [type(part) for part in acts] != [nn.ReLU] or any(map(is_hooked, (network, *others))):
+        raise ValueError(
+            f"the position network is no longer linear, ReLU, linear with nothing around it, but {network}: put "
+            f"adapters and hooks around its layers {first!r} and {second!r}"
+        )
+    hidden = width_of(parts[first], grid.ndim)
+    return OwnPosition(
+        {**spec, "name": "cpb", "hidden": hidden}, grid, layers={"fc1": parts[first], "fc2": parts[second]}
+    )
 
 
 def flat_table(table: Tensor, window: tuple[int, int]) -> dict[str, Tensor]:
@@ -51,23 +93,11 @@ def flat_table(table: Tensor, window: tuple[int, int]) -> dict[str, Tensor]:
 
 
 def linear_weights(weights: Mapping[str, Tensor], first: str, second: str) -> dict[str, Tensor]:
-    """The two layers of a position network under the names that ``cpb`` has for them.
-
-    Raises:
-        ValueError: one of the layers is wrapped, so that its weights have other names.
-    """
-    names = {first: "fc1", second: "fc2"}
-    wrapped = next((key for key in weights if key.rpartition(".")[0] not in names), None)
-    if wrapped is not None:
-        raise ValueError(
-            f"the position network is read from the layers {first!r} and {second!r}, but one of them is wrapped and "
-            f"holds {wrapped!r}: merge the adapter into the layer first"
-        )
-    return {f"{names[path]}.{name}": value for key, value in weights.items() for path, _, name in [key.rpartition(".")]}
-
-
-def qkv_bias(layer: Any) -> Tensor | None:
-    """q, k and v biases in one; that of k, where it is none, is zero."""
-    if layer.q_bias is None:
-        return None
-    return torch.cat((layer.q_bias, torch.zeros_like(layer.v_bias), layer.v_bias))
+    """What the two layers of a position network hold, under the names that ``cpb`` has for the layers; the rest stays
+    named as it is."""
+    named = dict(weights)
+    for path, ours in ((first, "fc1"), (second, "fc2")):
+        named = {
+            ours + key.removeprefix(path) if key.startswith(f"{path}.") else key: each for key, each in named.items()
+        }
+    return named

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from vit_rpe.layers.linear import steps_of
 from vit_rpe.position.geometry import TokenGrid
 
 PREFIX_TOKENS = ("cls_token", "class_embedding", "class_token", "distillation_token", "register_tokens")
@@ -29,16 +30,18 @@ def prefix_facts(holder: Any) -> Mapping[str, Any]:
     }
 
 
-def patch_convolution(holder: Any) -> nn.Conv2d | None:
-    """The convolution that makes patches; None where a model reads no image, or makes them otherwise."""
+def patch_convolution(holder: Any) -> nn.Module | None:
+    """The convolution that makes patches, or what stands in its place; None where a model reads no image, or makes them
+    otherwise."""
     patches = next((each for name in PATCHES if (each := getattr(holder, name, None)) is not None), None)
     patches = getattr(patches, "projection", patches)
-    return patches if isinstance(patches, nn.Conv2d) else None
+    inside = [] if patches is None else patches.modules()
+    return patches if any(isinstance(each, nn.Conv2d) for each in inside) else None
 
 
-def patches_of(convolution: nn.Conv2d, x: Tensor) -> tuple[int, ...]:
+def patches_of(convolution: nn.Module, x: Tensor) -> tuple[int, ...]:
     """Patches per axis that an unpadded convolution makes of x (B, C, height, width)."""
-    sides = zip(x.shape[-2:], convolution.kernel_size, convolution.stride, strict=True)
+    sides = zip(x.shape[-2:], *steps_of(convolution)[:2], strict=True)
     return tuple((side - kernel) // stride + 1 for side, kernel, stride in sides)
 
 

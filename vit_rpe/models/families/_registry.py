@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 from torch import nn
+from torch.nn.utils.parametrize import type_before_parametrizations as kind_of
 
 from vit_rpe.layers import AttentionLayer
 from vit_rpe.models.families._interface import Family, PlacedLayer
@@ -62,7 +63,7 @@ def described() -> tuple[Family, ...]:
 
 def is_described(layer: nn.Module) -> bool:
     """Whether a module is an attention layer of a known family."""
-    return type(layer) in _FAMILIES or _name(layer) in _FAMILIES
+    return kind_of(layer) in _FAMILIES or _name(layer) in _FAMILIES
 
 
 def family_of(layer: nn.Module) -> Family:
@@ -75,7 +76,8 @@ def family_of(layer: nn.Module) -> Family:
         return layer.family
     if not is_described(layer):
         raise _undescribed(layer)
-    return _FAMILIES[type(layer) if type(layer) in _FAMILIES else _name(layer)]
+    kind = kind_of(layer)
+    return _FAMILIES[kind if kind in _FAMILIES else _name(layer)]
 
 
 def require_described(model: nn.Module) -> None:
@@ -99,7 +101,7 @@ def without_map(layer: nn.Module) -> bool:
 
 
 def _name(layer: nn.Module) -> str:
-    return name_of_kind(type(layer))
+    return name_of_kind(kind_of(layer))
 
 
 def _undescribed(layer: nn.Module) -> ValueError:

@@ -13,7 +13,7 @@ from timm.layers import RelPosBias, RelPosBiasTf, RelPosMlp
 from torch import Tensor
 
 from vit_rpe.models.families._interface import Family
-from vit_rpe.models.families._own import OwnPosition, flat_table, linear_weights
+from vit_rpe.models.families._own import OwnPosition, flat_table, linear_weights, network_position
 
 MLP_MODES = {"cr": "log", "swin": "swinv2"}
 
@@ -42,19 +42,16 @@ class RelPosModule(Family):
         position = layer.rel_pos
         if position is None:
             return None
-        weights = self.translate(layer, {f"rel_pos.{name}": value for name, value in position.state_dict().items()})
         if isinstance(position, RelPosMlp):
-            spec: dict[str, Any] = {
-                "name": "cpb",
-                "mode": MLP_MODES[position.mode],
-                "hidden": position.mlp.fc1.out_features,
-            }
+            spec: dict[str, Any] = {"mode": MLP_MODES[position.mode]}
             if position.mode == "swin":
                 pretrained, window = tuple(position.pretrained_window_size), tuple(position.window_size)
                 spec["native"] = pretrained if pretrained[0] > 0 else window
-            return OwnPosition(spec, self.native(layer, facts), weights)
+            return network_position(spec, self.native(layer, facts), position.mlp, "fc1", "fc2")
         if not isinstance(position, (RelPosBias, RelPosBiasTf)):
             raise ValueError(f"a relative position of type {type(position).__name__} is not described")
+        table = "relative_position_bias_table"
+        weights = self.translate(layer, {f"rel_pos.{table}": getattr(position, table)})
         prefix = "learned" if "prefix_bias" in weights else "zero"
         return OwnPosition({"name": "bias", "prefix": prefix}, self.native(layer, facts), weights)
 

@@ -18,8 +18,10 @@ from torch import Tensor
 
 from vit_rpe.attention import AttentionCall, MixedByLayer
 from vit_rpe.attention.lazy_terms import Position
+from vit_rpe.layers.linear import steps_of
 from vit_rpe.models.families._distances import Distances, as_map, split_heads, split_maps
 from vit_rpe.models.families._interface import Layers, Place, Sight, whole_image
+from vit_rpe.modules import placement_of
 from vit_rpe.position.geometry import TokenGrid
 
 
@@ -68,13 +70,12 @@ class EfficientFormerV2(StagesOfMaps):
         image = tuple(inputs["x"].shape[-2:])
         if layer.stride_conv is None:
             return whole_image(image)
-        left = TokenGrid(tuple(layer.resolution), stride=layer.stride_conv.conv.stride, extent=image)
+        left = TokenGrid(tuple(layer.resolution), stride=steps_of(layer.stride_conv).stride, extent=image)
         return Sight(image, left, left, ((0, 0),))
 
     def position(self, layer: Any, sight: Sight | None, inputs: Mapping[str, Any]) -> Position:
-        own, like = self.own(layer, {}), next(layer.parameters())
-        encoding = own.encoding(layer.num_heads, layer.key_dim, like).eval()
-        return encoding(*self.grids(layer, Place(), inputs), like.device)
+        encoding = self.own(layer, {}).encoding(layer.num_heads, layer.key_dim, placement_of(layer), training=False)
+        return encoding(*self.grids(layer, Place(), inputs), inputs["x"].device)
 
     def call(self, layer: Any, inputs: Mapping[str, Any], sight: Sight | None, position: Position) -> AttentionCall:
         x = inputs["x"]

@@ -39,7 +39,7 @@ class HuggingFaceSam(SegmentAnything):
         return int(layer.num_attention_heads)
 
     def head_width(self, layer: Any) -> int:
-        return int(layer.proj.in_features // self.num_heads(layer))
+        return round(layer.scale**-2)
 
     def has_position(self, layer: Any) -> bool:
         """Whether the layer has tables."""

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from vit_rpe.attention import AttentionCall
 from vit_rpe.attention.lazy_terms import Position
 from vit_rpe.models.families._interface import Family, Place, Sight
-from vit_rpe.models.families._own import OwnPosition, flat_table, linear_weights
+from vit_rpe.models.families._own import OwnPosition, flat_table, network_position
 from vit_rpe.models.families._windows import cut, shift_mask
 from vit_rpe.position.geometry import TokenGrid
 
@@ -115,10 +115,9 @@ class HuggingFaceSwinV2(HuggingFaceWindows):
         return int(layer.attention_head_size)
 
     def own(self, layer: Any, facts: Mapping[str, Any]) -> OwnPosition:
-        network = layer.continuous_position_bias_mlp
         window, pretrained = self.window(layer), tuple(layer.pretrained_window_size)
-        spec = {"name": "cpb", "mode": "swinv2", "native": pretrained if pretrained[0] > 0 else window}
-        return OwnPosition(spec, TokenGrid(window), linear_weights(network.state_dict(), "0", "2"))
+        spec = {"mode": "swinv2", "native": pretrained if pretrained[0] > 0 else window}
+        return network_position(spec, TokenGrid(window), layer.continuous_position_bias_mlp, "0", "2")
 
     def call(self, layer: Any, inputs: Mapping[str, Any], sight: Sight | None, position: Position) -> AttentionCall:
         x = inputs[self.tokens[0]]

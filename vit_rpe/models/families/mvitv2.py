@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from vit_rpe.attention import AttentionCall
 from vit_rpe.attention.lazy_terms import Position
+from vit_rpe.layers.linear import steps_of
 from vit_rpe.models.families._interface import Family, Place, Sight
 from vit_rpe.models.families._own import OwnPosition
 from vit_rpe.position.geometry import TokenGrid
@@ -46,7 +47,7 @@ class MViTv2(Family):
         pool = getattr(layer, name)
         if pool is None:
             return TokenGrid(image, num_prefix=prefix)
-        return TokenGrid(left_by(pool, image), num_prefix=prefix, stride=_pair(pool.stride), extent=image)
+        return TokenGrid(left_by(pool, image), num_prefix=prefix, stride=steps_of(pool).stride, extent=image)
 
     def grids(self, layer: Any, place: Place, inputs: Mapping[str, Any]) -> tuple[TokenGrid, TokenGrid]:
         """The finer of queries and keys lies without gaps: its neighbours are one step apart, as in the tables."""
@@ -126,9 +127,9 @@ class MViTv2(Family):
         return x if norm is None else norm(x)
 
 
-def left_by(pool: Any, image: Size) -> Size:
+def left_by(pool: nn.Module, image: Size) -> Size:
     """Tokens per axis behind a pooling or a convolution."""
-    axes = zip(image, *(_pair(each) for each in (pool.kernel_size, pool.stride, pool.padding)), strict=True)
+    axes = zip(image, *steps_of(pool), strict=True)
     return tuple((side + 2 * pad - kernel) // by + 1 for side, kernel, by, pad in axes)
 
 
@@ -153,7 +154,3 @@ def rows(queries: int, keys: int, device: torch.device) -> Tensor:
 def _in_units(grid: TokenGrid, unit: Size, extent: Size) -> TokenGrid:
     steps = tuple(step // by for step, by in zip(grid.steps, unit, strict=True))
     return TokenGrid(grid.size, grid.num_prefix, stride=steps if max(steps) > 1 else None, extent=extent)
-
-
-def _pair(value: int | tuple[int, int]) -> tuple[int, int]:
-    return (value, value) if isinstance(value, int) else value

@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from vit_rpe.attention import AttentionCall
 from vit_rpe.attention.lazy_terms import Position
 from vit_rpe.models.families._interface import PlacedLayer, Sight
-from vit_rpe.models.families._own import OwnPosition, qkv_bias
+from vit_rpe.models.families._own import OwnPosition
+from vit_rpe.models.families._qkv import project_together
 from vit_rpe.models.families._sequence import WholeSequence, sequence_call
 from vit_rpe.position.terms import NOTHING, PositionTerms
 
@@ -124,9 +125,7 @@ def _project(layer: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     if layer.qkv is None:
         projected = (layer.q_proj(x), layer.k_proj(x), layer.v_proj(x))
     else:
-        together = layer.qkv(x)
-        if getattr(layer, "q_bias", None) is not None:
-            together = together + qkv_bias(layer)
+        together = project_together(layer, x) if hasattr(layer, "q_bias") else layer.qkv(x)
         projected = together.chunk(3, dim=-1)
     q, k, v = (part.unflatten(-1, (-1, layer.head_dim)).transpose(1, 2) for part in projected)
     return q, k, v

@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from vit_rpe.attention import AttentionCall
 from vit_rpe.attention.lazy_terms import Position
 from vit_rpe.models.families._interface import Family, Layers, Place, Sight
-from vit_rpe.models.families._own import OwnPosition, flat_table, linear_weights, qkv_bias
+from vit_rpe.models.families._own import OwnPosition, flat_table, linear_weights, network_position
+from vit_rpe.models.families._qkv import project_together
 from vit_rpe.models.families._windows import cut, shift_mask
 from vit_rpe.position.geometry import TokenGrid
 
@@ -58,7 +59,7 @@ class ShiftedWindows(Family):
         return None if mask is None else mask == 0
 
     def head_width(self, layer: Any) -> int:
-        return layer.qkv.out_features // (3 * layer.num_heads)
+        return round(layer.scale**-2)
 
     def call(self, layer: Any, inputs: Mapping[str, Any], sight: Sight | None, position: Position) -> AttentionCall:
         x = inputs["x"]
@@ -105,17 +106,18 @@ class SwinV2(ShiftedWindows):
     position_names: ClassVar[tuple[str, ...]] = ("cpb_mlp", "relative_coords_table", "relative_position_index")
 
     def own(self, layer: Any, facts: Mapping[str, Any]) -> OwnPosition:
-        weights = {f"cpb_mlp.{name}": value for name, value in layer.cpb_mlp.state_dict().items()}
         pretrained, window = tuple(layer.pretrained_window_size), tuple(layer.window_size)
-        spec = {"name": "cpb", "mode": "swinv2", "native": pretrained if pretrained[0] > 0 else window}
-        return OwnPosition(spec, self.native(layer, facts), self.translate(layer, weights))
+        spec = {"mode": "swinv2", "native": pretrained if pretrained[0] > 0 else window}
+        return network_position(spec, self.native(layer, facts), layer.cpb_mlp, "0", "2")
 
     def translate(self, layer: Any, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return linear_weights(weights, "cpb_mlp.0", "cpb_mlp.2")
 
+    def head_width(self, layer: Any) -> int:
+        return layer.dim // layer.num_heads
+
     def project(self, layer: Any, x: Tensor) -> Tensor:
-        bias = qkv_bias(layer)
-        return layer.qkv(x) if bias is None else layer.qkv(x) + bias
+        return project_together(layer, x)
 
     def scaled(self, layer: Any, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
         scale = layer.logit_scale.reshape(-1, 1, 1).clamp(max=math.log(100.0)).exp()
@@ -129,12 +131,13 @@ class SwinV2Cr(SwinV2):
     position_names = ("meta_mlp", "relative_coordinates_log")
 
     def own(self, layer: Any, facts: Mapping[str, Any]) -> OwnPosition:
-        weights = {f"meta_mlp.{name}": value for name, value in layer.meta_mlp.state_dict().items()}
-        spec = {"name": "cpb", "mode": "log", "hidden": layer.meta_mlp.fc1.out_features}
-        return OwnPosition(spec, self.native(layer, facts), self.translate(layer, weights))
+        return network_position({"mode": "log"}, self.native(layer, facts), layer.meta_mlp, "fc1", "fc2")
 
     def translate(self, layer: Any, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return linear_weights(weights, "meta_mlp.fc1", "meta_mlp.fc2")
+
+    def head_width(self, layer: Any) -> int:
+        return layer.in_features // layer.num_heads
 
     def project(self, layer: Any, x: Tensor) -> Tensor:
         return layer.qkv(x)

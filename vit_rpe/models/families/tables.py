@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from timm.models import beit, vision_transformer_relpos
 from torch import Tensor, nn
 
 from vit_rpe.attention import AttentionCall
 from vit_rpe.attention.lazy_terms import Position
 from vit_rpe.models.families._interface import Family, Sight
+from vit_rpe.models.families._qkv import project_together
 from vit_rpe.models.families._rel_pos import RelPosModule
 from vit_rpe.models.families._sequence import WholeSequence, sequence_call
 from vit_rpe.position.geometry import TokenGrid
@@ -72,8 +72,7 @@ class Beit(BiasOfWholeImage):
         return None if layer.relative_position_bias_table is None else layer._get_rel_pos_bias()
 
     def project(self, layer: Any, x: Tensor) -> Tensor:
-        bias = None if layer.q_bias is None else torch.cat((layer.q_bias, layer.k_bias, layer.v_bias))
-        return F.linear(x, layer.qkv.weight, bias)
+        return project_together(layer, x)
 
 
 class RelativeViT(RelPosModule, BiasOfWholeImage):

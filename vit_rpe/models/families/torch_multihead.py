@@ -1,6 +1,7 @@
 """torch's ``MultiheadAttention``, in torchvision's ViT and in the pooling head of Hugging Face's SigLIP.
 
-Queries that are no tokens of the image pool it. In models that are not known here it has no place on an image.
+torch takes the weight of ``out_proj`` and leaves out what is put around it. Queries that are no tokens of the image
+pool it. In models that are not known here it has no place on an image.
 
 Legend: B batch, H heads, D head width, Nq and Nk queries and keys.
 """
@@ -62,8 +63,7 @@ class TorchMultihead(Family):
         q, k, v = (part.unflatten(-1, (layer.num_heads, -1)).transpose(1, 2) for part in parts)
 
         def finish(attended: Tensor) -> Tensor:
-            out: Tensor = layer.out_proj(attended.transpose(1, 2).flatten(2))
-            return out
+            return F.linear(attended.transpose(1, 2).flatten(2), layer.out_proj.weight, layer.out_proj.bias)
 
         visible, bias = _masks(inputs, layer.num_heads)
         return AttentionCall(

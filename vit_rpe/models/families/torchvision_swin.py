@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torchvision.models import swin_transformer
@@ -18,7 +19,7 @@ from torchvision.models import swin_transformer
 from vit_rpe.attention import AttentionCall
 from vit_rpe.attention.lazy_terms import Position
 from vit_rpe.models.families._interface import Family, Place, Sight
-from vit_rpe.models.families._own import OwnPosition, flat_table, linear_weights
+from vit_rpe.models.families._own import OwnPosition, flat_table, network_position
 from vit_rpe.models.families._windows import Size, cut, neighbours, padded_size, partition, unpartition
 from vit_rpe.position.geometry import TokenGrid
 
@@ -34,7 +35,7 @@ class TorchvisionSwin(Family):
         return cut(image, tuple(layer.window_size), shift=_shift(layer, image), pads_first=True)
 
     def head_width(self, layer: Any) -> int:
-        return layer.qkv.out_features // (3 * layer.num_heads)
+        return len(layer.qkv.weight) // (3 * layer.num_heads)
 
     def own(self, layer: Any, facts: Mapping[str, Any]) -> OwnPosition:
         window = tuple(layer.window_size)
@@ -44,7 +45,7 @@ class TorchvisionSwin(Family):
         image, window = tuple(inputs["x"].shape[1:3]), tuple(layer.window_size)
         shift = _shift(layer, image)
         x = partition(inputs["x"], window, shift)
-        qkv = self.project(layer, x).unflatten(-1, (3, layer.num_heads, -1))
+        qkv = F.linear(x, layer.qkv.weight, self.bias(layer)).unflatten(-1, (3, layer.num_heads, -1))
         q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
         q, k, scale = self.scaled(layer, q, k)
         visible = neighbours(image, window, shift, x.device)
@@ -52,16 +53,17 @@ class TorchvisionSwin(Family):
             visible = visible.repeat(len(inputs["x"]), 1, 1)[:, None]
 
         def finish(attended: Tensor) -> Tensor:
-            out = F.dropout(layer.proj(attended.transpose(1, 2).flatten(2)), layer.dropout, layer.training)
-            return unpartition(out, image, window, shift)
+            out = F.linear(attended.transpose(1, 2).flatten(2), layer.proj.weight, layer.proj.bias)
+            return unpartition(F.dropout(out, layer.dropout, layer.training), image, window, shift)
 
         grid = TokenGrid(window)
         dropout_p = layer.attention_dropout if layer.training else 0.0
         return AttentionCall(q, k, v, position, visible, scale, finish, dropout_p=dropout_p, q_grid=grid, k_grid=grid)
 
-    def project(self, layer: Any, x: Tensor) -> Tensor:
-        """Queries, keys and values in one, (B W, N, 3 H D)."""
-        return layer.qkv(x)
+    def bias(self, layer: Any) -> Tensor | None:
+        """Of queries, keys and values in one, (3 H D,)."""
+        found: Tensor | None = layer.qkv.bias
+        return found
 
     def scaled(self, layer: Any, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
         """Queries and keys as they meet, and the softmax scale."""
@@ -75,15 +77,13 @@ class TorchvisionSwinV2(TorchvisionSwin):
 
     def own(self, layer: Any, facts: Mapping[str, Any]) -> OwnPosition:
         window = tuple(layer.window_size)
-        spec = {"name": "cpb", "mode": "swinv2", "native": window}
-        return OwnPosition(spec, TokenGrid(window), linear_weights(layer.cpb_mlp.state_dict(), "0", "2"))
+        return network_position({"mode": "swinv2", "native": window}, TokenGrid(window), layer.cpb_mlp, "0", "2")
 
-    def project(self, layer: Any, x: Tensor) -> Tensor:
+    def bias(self, layer: Any) -> Tensor | None:
         if layer.qkv.bias is None:
-            return layer.qkv(x)
-        bias = layer.qkv.bias.detach().clone()
-        bias.chunk(3)[1].zero_()
-        return F.linear(x, layer.qkv.weight, bias)
+            return None
+        q, k, v = layer.qkv.bias.chunk(3)
+        return torch.cat([q, torch.zeros_like(k), v])
 
     def scaled(self, layer: Any, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
         scale = layer.logit_scale.clamp(max=math.log(100.0)).exp()

@@ -73,11 +73,11 @@ def check_ids(ids: Tensor, vocab_size: int) -> None:
         raise ValueError(f"token ids must be 0 ... {vocab_size - 1}, got {low if low < 0 else high}")
 
 
-def absolute_embedding(kind: str, learned: Tensor | None, grid: TokenGrid, dim: int, device: Device) -> Tensor | None:
-    """The absolute embedding of the tokens on ``grid``, (N, C); None if there is none.
+def absolute_embedding(kind: str, learned: Tensor | None, grid: TokenGrid, dim: int, device: Device) -> Tensor:
+    """The absolute embedding of the tokens on ``grid``, (N, C).
 
     Args:
-        kind: the model's ``pos_embed``.
+        kind: ``"sincos"`` or ``"learned"``.
         learned: (1, native length, C).
 
     Raises:
@@ -85,8 +85,7 @@ def absolute_embedding(kind: str, learned: Tensor | None, grid: TokenGrid, dim: 
     """
     if kind == "sincos":
         return sincos_embedding(grid, dim, device=device)
-    if learned is None:
-        return None
+    assert learned is not None
     start, end = grid.origin[0], grid.origin[0] + grid.size[0]
     if end > learned.shape[1]:
         raise ValueError(

@@ -16,21 +16,24 @@ from timm.layers import LayerNorm
 from torch import Tensor, nn
 
 from vit_rpe.checks import check_count, check_rates, checked, unknown_name
-from vit_rpe.encodings import Spec, find_encodings
-from vit_rpe.layers import Block
+from vit_rpe.encodings import Spec, check_resizable, find_encodings
 from vit_rpe.layers.absolute import check_pos_embed, sincos_embedding
 from vit_rpe.layers.kv_cache import DecodingCache
 from vit_rpe.layers.options import as_window
 from vit_rpe.models.backbone.blocks import build_blocks, run_block
 from vit_rpe.models.backbone.init_weights import init_encodings, init_layers, init_tokens, undecayed
 from vit_rpe.models.backbone.loading import resample_on_load, resized_embedding
-from vit_rpe.models.backbone.position import RebuildArguments, once_for_all_layers
+from vit_rpe.models.backbone.position import RebuildArguments
+from vit_rpe.models.backbone.resizing import resize_positions
 from vit_rpe.models.sequence.generate import check_decoding, check_prompt, continue_tokens
-from vit_rpe.models.sequence.io import HEADS, POOLS, absolute_embedding, check_input, check_ways, pool_sequence
+from vit_rpe.models.sequence.io import HEADS, POOLS, absolute_embedding, check_ways, pool_sequence
+from vit_rpe.models.sequence.layout import lay_out, layer_cache, shared_between_layers
 from vit_rpe.position.geometry import Device, TokenGrid
 from vit_rpe.position.geometry_cache import sharing
-from vit_rpe.position.masks import geometric_mask
-from vit_rpe.position.terms import NOTHING, PositionTerms, combine
+
+# what depends on sizes and positions is no graph of tensors: any FX tracer takes these as single steps
+for _step in ("absolute_embedding", "lay_out", "layer_cache", "pool_sequence", "shared_between_layers"):
+    torch.fx.wrap(_step)
 
 
 class SequenceTransformer(nn.Module):
@@ -194,14 +197,11 @@ class SequenceTransformer(nn.Module):
 
         Create the optimiser afterwards.
         """
+        check_resizable(self)
         before, self.grid = self.grid, TokenGrid((length,), num_prefix=self.num_prefix_tokens)
         if self.pos_embed is not None:
             self.pos_embed = resized_embedding(self.pos_embed, before.size, self.grid.size)
-        if self.rpe is not None:
-            self.rpe = self.rpe.resized(self.grid)
-        for block in self.blocks:
-            assert isinstance(block, Block)
-            block.attn.set_grid(self.grid)
+        resize_positions(self, self.grid)
 
     def new_cache(self, context: int | None = None) -> DecodingCache:
         """An empty key/value cache for ``forward``.
@@ -257,33 +257,12 @@ class SequenceTransformer(nn.Module):
     def embed(self, x: Tensor, grid: TokenGrid) -> Tensor:
         """Ids (B, N) or vectors (B, N, F) that lie on ``grid`` to tokens (B, P + N, C)."""
         x = self.token_embed(x)
-        position = absolute_embedding(self.pos_embed_type, self.pos_embed, grid, self.embed_dim, x.device)
-        if position is not None:
-            x = x + position.to(x.dtype)
+        kind = self.pos_embed_type
+        if kind in ("learned", "sincos"):
+            x = x + absolute_embedding(kind, self.pos_embed, grid, self.embed_dim, x.device).to(x.dtype)
         if self.cls_token is not None:
             x = torch.cat([self.cls_token.expand(x.shape[0], -1, -1), x], dim=1)
         return self.pos_drop(x)
-
-    def grids(self, num_tokens: int, cached: int, context: int | None) -> tuple[TokenGrid, TokenGrid]:
-        """Query and key grid of ``num_tokens`` after ``cached`` ones; both know the context limit as their extent.
-
-        Without a limit it is the native length, or the sequence where that is longer. So a sequence gets the same
-        answer alone, padded, or decoded step by step.
-        """
-        total = cached + num_tokens
-        extent = (max(self.length, total) if context is None else context,)
-        if context is not None and total > context:
-            raise ValueError(f"{total} tokens do not fit the context limit of {context}")
-        key = TokenGrid((total,), self.num_prefix_tokens, extent=extent)
-        if cached == 0:
-            return key, key
-        return TokenGrid((num_tokens,), origin=(cached,), extent=extent), key
-
-    def shared_terms(self, q: TokenGrid, k: TokenGrid, device: Device) -> PositionTerms:
-        """What all layers share, computed once: shared encodings, window, causal order."""
-        mask = geometric_mask(is_causal=self.causal, window=self.window)
-        terms = NOTHING if mask is None else PositionTerms(geometric_mask=mask, grids=(q, k))
-        return terms if self.rpe is None else combine(once_for_all_layers(self.rpe(q, k, device)), terms)
 
     @sharing()
     def forward_features(
@@ -295,20 +274,18 @@ class SequenceTransformer(nn.Module):
         context: int | None = None,
     ) -> Tensor:
         """As :meth:`forward`, to tokens (B, P + N, C) after the last norm."""
-        check_input(x, self.vocab_size, self.in_features)
-        if cache is not None and (visible is not None or context is not None):
-            raise ValueError("with a cache every token is visible, and its own context limit holds")
-        q, k = self.grids(x.shape[1], 0 if cache is None else cache.length, context if cache is None else cache.context)
+        q, k, visible = lay_out(
+            *(x, visible, cache, context),
+            vocab_size=self.vocab_size,
+            in_features=self.in_features,
+            native=self.grid,
+        )
         x = self.embed(x, q)
-        shared = self.shared_terms(q, k, x.device)
-        if visible is not None and self.num_prefix_tokens:
-            visible = nn.functional.pad(visible, (self.num_prefix_tokens, 0), value=True)
-        recompute = self.grad_checkpointing and self.training
+        shared = shared_between_layers(self.rpe, q, k, x.device, causal=self.causal, window=self.window)
+        recompute = self.grad_checkpointing and self.training and cache is None
         for index, block in enumerate(self.blocks):
-            if cache is not None:
-                x = block(x, q, shared, context_grid=k, cache=cache.layers[index])
-            else:
-                x = run_block(block, x, q, shared, None, visible, recompute=recompute)
+            of_layer = layer_cache(cache, index)
+            x = run_block(block, x, q, shared, None, visible, context_grid=k, cache=of_layer, recompute=recompute)
         return self.norm(x)
 
     def forward_head(self, x: Tensor, visible: Tensor | None = None, pre_logits: bool = False) -> Tensor:
@@ -335,7 +312,8 @@ class SequenceTransformer(nn.Module):
             visible: bool (B, N), False for padding; a padded token is no key and is not pooled. Pad on the right, so
                 that the others keep their positions.
             cache: keys and values of the tokens before ``x`` (:meth:`new_cache`); those of ``x`` are added to it.
-            context: the context limit, for encodings that normalise by it; see :meth:`grids`.
+            context: the context limit, for encodings that normalise by it; default: the native length, or that of the
+                sequence where it is longer.
 
         Returns:
             (B, num_classes) for classification, (B, N, num_classes) for tokens, (B, N, V) for a language model.

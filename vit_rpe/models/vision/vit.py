@@ -16,7 +16,7 @@ from timm.layers import PatchDropoutWithIndices
 from torch import Tensor, nn
 
 from vit_rpe.checks import check_rates, checked
-from vit_rpe.encodings import Spec
+from vit_rpe.encodings import Spec, check_resizable
 from vit_rpe.layers import RelativeMultiheadAttention
 from vit_rpe.layers.absolute import check_pos_embed
 from vit_rpe.layers.options import as_window
@@ -26,11 +26,13 @@ from vit_rpe.models.backbone.freeze import freeze_positions, unfreeze_positions
 from vit_rpe.models.backbone.init_weights import defer_linear_init, init_encodings, init_layers, init_tokens, undecayed
 from vit_rpe.models.backbone.loading import resample_on_load, resized_embedding
 from vit_rpe.models.backbone.position import RebuildArguments, shared_terms
+from vit_rpe.models.backbone.resizing import resize_positions
 from vit_rpe.models.vision.checks import COUNTS, check_divides, check_pool
 from vit_rpe.models.vision.embed import absolute_embedding, drop_patches, embed_tokens, token_grid, token_parameters
 from vit_rpe.models.vision.head import build_pooling, classifier, other_pool, pool_tokens
 from vit_rpe.models.vision.intermediates import Indices, arrange_features, blocks_to_take
 from vit_rpe.models.vision.patches import embed_factory
+from vit_rpe.modules import placement_of
 from vit_rpe.position.geometry import Device, TokenGrid
 from vit_rpe.position.geometry_cache import sharing
 
@@ -255,8 +257,8 @@ class VisionTransformer(nn.Module):
             self.global_pool = global_pool
             self._remember(fc_norm=not isinstance(self.fc_norm, nn.Identity))
         self.num_classes = num_classes
-        weight = next(self.patch_embed.parameters())
-        self.head = classifier(self.embed_dim, num_classes, device=weight.device, dtype=weight.dtype)
+        device, dtype = placement_of(self.patch_embed)
+        self.head = classifier(self.embed_dim, num_classes, device=device, dtype=dtype)
         self.head.train(self.training)
 
     @checked()
@@ -272,6 +274,7 @@ class VisionTransformer(nn.Module):
             self.patch_embed.patch_size if patch_size is None else patch_size,
             self.patch_embed.dynamic_img_pad,
         )
+        check_resizable(self)
         before = self.grid.size
         self.patch_embed.set_input_size(img_size=img_size, patch_size=patch_size)
         size = tuple(self.patch_embed.img_size)
@@ -279,10 +282,7 @@ class VisionTransformer(nn.Module):
         self._traits = {**getattr(self, "_traits", {}), "img_size": size}  # for timm's data configuration
         if self.pos_embed is not None:
             self.pos_embed = resized_embedding(self.pos_embed, before, self.grid.size)
-        if self.rpe is not None:
-            self.rpe = self.rpe.resized(self.grid)
-        for attention in self.attentions():
-            attention.set_grid(self.grid)
+        resize_positions(self, self.grid)
 
     def _remember(self, **changed: Any) -> None:
         """Arguments that no longer have the value the model was built with, for timm to build it again."""
@@ -290,7 +290,7 @@ class VisionTransformer(nn.Module):
 
     def freeze(self) -> None:
         """Turn positions into constants of the native grid, for deployment."""
-        freeze_positions(self, self.grid, next(self.parameters()).device)
+        freeze_positions(self, self.grid, placement_of(self).device)
 
     def unfreeze(self) -> None:
         """Undo :meth:`freeze`."""

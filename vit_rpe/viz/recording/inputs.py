@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from vit_rpe.layers import AttentionLayer
 from vit_rpe.layers.kv_cache import LayerCache
+from vit_rpe.modules import copied, placement_of
 
 Device = torch.device | str | None
 
@@ -49,10 +50,9 @@ def mean_tokens(x: Tensor, over: str, windows: int, channels: int) -> Tensor:
 
 def on_device(module: nn.Module, device: torch.device | str) -> nn.Module:
     """The module itself where it is on ``device`` already, else a copy there."""
-    reference = next(module.parameters(), None)
-    if reference is None or reference.device == torch.device(device):
+    if placement_of(module, device).device == torch.device(device):
         return module
-    return copy.deepcopy(module).to(device)
+    return copied(module).to(device)
 
 
 def moved(value: Any, device: torch.device | str) -> Any:

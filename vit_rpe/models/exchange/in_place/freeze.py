@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from vit_rpe.encodings import FrozenPosition
@@ -14,6 +15,7 @@ from vit_rpe.models.backbone.position import once_for_all_layers
 from vit_rpe.models.exchange.in_place.positioned import PositionedAttention, positioned_layers
 from vit_rpe.models.exchange.parts import is_ours, name_of
 from vit_rpe.models.families import around
+from vit_rpe.modules import placement_of
 
 
 def freeze(model: nn.Module) -> nn.Module:
@@ -43,8 +45,7 @@ def freeze(model: nn.Module) -> nn.Module:
     for path, layer in layers.items():
         if not layer.rpe.card.content:
             queries, keys = layer.family.native_grids(layer, layer.place.facts)
-            device = next(layer.parameters()).device
-            position = FrozenPosition(layer.rpe, keys, device, once_for_all_layers, queries=queries)
+            position = FrozenPosition(layer.rpe, keys, placement_of(layer).device, once_for_all_layers, queries=queries)
             visible = layer.family.native_visible(layer, around(model, path))
             frozen[path] = position, None if visible is None else _masked(position.terms.bias, visible, layer)
     for path, (position, bias) in frozen.items():
@@ -62,12 +63,6 @@ def unfreeze(model: nn.Module) -> nn.Module:
         if isinstance(layer.rpe, FrozenPosition):
             layer.rpe = layer.rpe.original[0]
     return model
-
-
-def refuse_frozen(model: nn.Module, what: str) -> None:
-    """Raise ValueError where positions are constants, before anything of the model has changed."""
-    if any(isinstance(layer.rpe, FrozenPosition) for layer in positioned_layers(model).values()):
-        raise ValueError(f"positions are frozen: call unfreeze() before {what}")
 
 
 def _layers(model: nn.Module) -> dict[str, PositionedAttention]:
@@ -89,7 +84,7 @@ def _method(model: Any, name: str) -> Any:
 
 def _masked(bias: Tensor | None, visible: Tensor, layer: Any) -> Tensor:
     """Bias (H or 1, N, N) and what is visible (W, N, N) in one, (W, H or 1, N, N)."""
-    like = next(layer.parameters())
-    whole = like.new_zeros(1, 1, 1, 1) if bias is None else bias[None]
+    place = placement_of(layer)
+    whole = torch.zeros(1, 1, 1, 1, device=place.device, dtype=place.dtype) if bias is None else bias[None]
     shape = (visible.shape[0], whole.shape[1], *visible.shape[1:])
     return whole.expand(shape).masked_fill(~visible[:, None], float("-inf"))

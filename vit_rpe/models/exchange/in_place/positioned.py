@@ -17,7 +17,13 @@ from vit_rpe.attention.lazy_terms import Position, terms_of
 from vit_rpe.encodings import PositionEncoding
 from vit_rpe.layers.options import describe_position
 from vit_rpe.models.families import Place, PlacedLayer, Sight, family_of
+from vit_rpe.modules import is_computed
 
+CALLED_BESIDE = (
+    *("_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called"),
+    *("_forward_pre_hooks", "_forward_pre_hooks_with_kwargs", "_backward_hooks", "_backward_pre_hooks"),
+)
+"""What torch calls beside the forward of a module; the same objects, so that handles still remove their hook."""
 torch.fx.wrap("compute_positioned")  # sizes and positions are no graph of tensors: any FX tracer takes it as one step
 
 
@@ -63,6 +69,8 @@ class PositionedAttention(PlacedLayer):
         for kind in (self._modules, self._parameters, self._buffers):
             for name in family.position_names:
                 kind.pop(name, None)
+        for name in CALLED_BESIDE:
+            vars(self)[name] = vars(attention)[name]
         self._non_persistent_buffers_set = attention._non_persistent_buffers_set & self._buffers.keys()
         vars(self).update(family.remains(attention))
         vars(self).pop("fused_attn", None)
@@ -73,7 +81,7 @@ class PositionedAttention(PlacedLayer):
         self.attn_impl = attn_impl
         self.rpe = position
         self.register_buffer("masked_bias", None, persistent=False)
-        self.train(attention.training)
+        self.training = attention.training
         self.register_load_state_dict_pre_hook(_translate_weights)
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -122,15 +130,28 @@ class PositionedAttention(PlacedLayer):
         """The same under the name that EfficientViT has for it."""
         self.resolution = resolution
 
-    def resize(self) -> None:
-        """Fit the encoding to the size that the family now reads off the model."""
+    def resize(self, tied: dict[int, nn.Parameter]) -> None:
+        """Fit the encoding to the size that the family now reads off the model; for ``tied`` see
+        :meth:`PositionEncoding.resized`."""
         grid = self.family.native(self, self.place.facts)
         if grid != self.rpe.grid:
-            self.rpe = self.rpe.resized(grid)
+            self.rpe = self.rpe.resized(grid, tied)
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """What ``forward`` is given, under the names of the attention that was here."""
         return {**dict(zip(self.argument_names, args, strict=False)), **kwargs}
+
+
+def require_own_forward(layer: nn.Module) -> None:
+    """Raise ValueError where an attention computes something else than its class says, which would be lost."""
+    if "forward" in vars(layer) or is_computed(layer):
+        what = (
+            "its forward is replaced" if "forward" in vars(layer) else "a parameter of its own is computed from others"
+        )
+        raise ValueError(
+            f"an encoding cannot be put into this {type(layer).__name__}: {what}; take that back first "
+            "(torch.nn.utils.prune.remove, parametrize.remove_parametrizations), and do it again afterwards"
+        )
 
 
 def positioned_layers(model: nn.Module) -> dict[str, PositionedAttention]:

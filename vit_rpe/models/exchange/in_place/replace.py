@@ -10,14 +10,19 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
 from vit_rpe.attention import check_mixing
-from vit_rpe.encodings import PositionEncoding, Spec, create_encoding, parse_specs
+from vit_rpe.encodings import PositionEncoding, Spec, check_resizable, create_encoding, parse_specs
 from vit_rpe.layers.options import check_attention
-from vit_rpe.models.exchange.in_place.freeze import refuse_frozen
-from vit_rpe.models.exchange.in_place.positioned import Names, PositionedAttention, positioned_layers
+from vit_rpe.models.exchange.in_place.positioned import (
+    Names,
+    PositionedAttention,
+    positioned_layers,
+    require_own_forward,
+)
 from vit_rpe.models.exchange.in_place.retrofit import add_rpe
 from vit_rpe.models.exchange.parts import name_of, require_foreign
 from vit_rpe.models.exchange.placing import start_at_zero
 from vit_rpe.models.families import Place, around, family_of, is_described, place_layers, require_described
+from vit_rpe.modules import placement_of
 from vit_rpe.position.geometry import TokenGrid
 
 KEEP = "keep"
@@ -55,7 +60,7 @@ def replace_attention(
             raise ValueError(f"{name_of(model)} has no relative position to keep: name an encoding")
         return add_rpe(model, rpe, attn_impl=attn_impl)
     specs = [] if keeps else parse_specs(rpe)
-    described = {path: module for path, module in model.named_modules() if is_described(module)}
+    described = _everywhere(model)
     layers = {path: module for path, module in described.items() if family_of(module).takes_position}
     if described and not layers:
         kinds = ", ".join(sorted({f"{type(each).__module__}.{type(each).__name__}" for each in described.values()}))
@@ -66,21 +71,25 @@ def replace_attention(
     require_described(model)
     if not layers:
         raise ValueError(f"{name_of(model)} has no attention that could be replaced")
+    for layer in layers.values():
+        require_own_forward(layer)
     places, watches = place_layers(model, layers)
     if not any(family_of(layer).needs_image for layer in layers.values()):
         for watch in watches:
             watch.remove()
     made: dict[str, PositionEncoding] = {}
+    shared: dict[Any, PositionEncoding] = {}
     for index, (path, layer) in enumerate(layers.items()):
         context = {"depth_index": index, "depth": len(layers)}
-        made[path] = _kept(layer, places[path]) if keeps else _new(layer, places[path], specs, context)
+        position = _kept(layer, places[path]) if keeps else _new(layer, places[path], specs, context)
+        made[path] = shared.setdefault((_identity(layer, keeps), position.grid), position)
     if keeps and all(position.name == "none" for position in made.values()):
         raise ValueError(f"{name_of(model)} has no relative position to keep: name an encoding")
     if not keeps and trained:
         start_at_zero(part for position in made.values() for part in position.parts())
     for path, layer in layers.items():
         position = made[path]
-        impl = check_attention(attn_impl, position, position.grid, logit_clip=None, device=_like(layer).device)
+        impl = check_attention(attn_impl, position, position.grid, logit_clip=None, device=placement_of(layer).device)
         if family_of(layer).mixes_heads:
             check_mixing(impl)
         new = PositionedAttention(layer, position, places[path], impl, keeps=keeps)
@@ -90,25 +99,43 @@ def replace_attention(
     return model
 
 
+def _everywhere(model: nn.Module) -> dict[str, nn.Module]:
+    """The described attentions at every place where they stand, also where one stands at several."""
+    found: dict[tuple[nn.Module, str], tuple[str, nn.Module]] = {}
+    for path, module in model.named_modules(remove_duplicate=False):
+        if path and is_described(module):
+            holder, _, name = path.rpartition(".")
+            found.setdefault((model.get_submodule(holder), name), (path, module))
+    return dict(found.values())
+
+
+def _identity(layer: nn.Module, keeps: bool) -> tuple[int, ...]:
+    """What layers have in common that share their position: the parameters of it, or that they are one layer."""
+    names = family_of(layer).position_names if keeps else ()
+    own = [id(each) for name, each in layer.named_parameters() if name.split(".")[0] in names]
+    return tuple(own) or (id(layer),)
+
+
 def _kept(layer: Any, place: Place) -> PositionEncoding:
     family = family_of(layer)
-    own = family.own(layer, place.facts)
+    with torch.enable_grad():  # what is frozen stays so
+        own = family.own(layer, place.facts)
     if own is None:
         return _new(layer, place, [], {})
-    return own.encoding(family.num_heads(layer), family.head_width(layer), _like(layer))
+    widths = family.num_heads(layer), family.head_width(layer)
+    return own.encoding(*widths, placement_of(layer), training=layer.training)
 
 
 def _new(layer: Any, place: Place, specs: Sequence[Spec], context: Mapping[str, int]) -> PositionEncoding:
-    family, like = family_of(layer), _like(layer)
+    family = family_of(layer)
     made = create_encoding(
         list(specs),
         family.num_heads(layer),
         family.head_width(layer),
         family.native(layer, place.facts),
-        device=like.device,
-        dtype=like.dtype,
+        **placement_of(layer)._asdict(),
         **context,
-    )
+    ).train(layer.training)
     for part in made.parts():
         if part.card.content and not family.reads_content:
             raise ValueError(
@@ -133,10 +160,6 @@ def _require_no_values(position: PositionEncoding, width: int, value_width: int)
             )
 
 
-def _like(layer: nn.Module) -> nn.Parameter:
-    return next(layer.parameters())
-
-
 def _teach(model: Any) -> None:
     """Make ``set_input_size`` and ``no_weight_decay`` know of the encodings."""
     undecayed = set(model.no_weight_decay()) if callable(getattr(model, "no_weight_decay", None)) else set()
@@ -150,17 +173,18 @@ class Resize:
 
     def __init__(self, model: Any) -> None:
         self.model = model
+        self.own = getattr(model, "set_input_size", None)  # of its class, or of what it is around
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
-        refuse_frozen(self.model, "another size")
-        own = getattr(type(self.model), "set_input_size", None)
+        check_resizable(self.model)
         embed = getattr(getattr(self.model, "patch_embed", None), "set_input_size", None)
-        if own is not None:
-            own(self.model, *args, **kwargs)
+        if self.own is not None:
+            self.own(*args, **kwargs)
         elif embed is not None:
             embed(*args, **kwargs)
         else:
             raise ValueError(f"{name_of(self.model)} has no set_input_size: create it at another size")
+        tied: dict[int, nn.Parameter] = {}
         for path, layer in positioned_layers(self.model).items():
             layer.place.facts = layer.family.facts(layer, around(self.model, path))
-            layer.resize()
+            layer.resize(tied)

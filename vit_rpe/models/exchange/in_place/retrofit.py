@@ -12,14 +12,14 @@ from timm.layers import Attention
 from timm.models.vision_transformer import Block, VisionTransformer
 from torch import nn
 
-from vit_rpe.encodings import Spec, create_encoding, parse_specs
+from vit_rpe.encodings import Spec, check_resizable, create_encoding, parse_specs
 from vit_rpe.layers.options import check_attention
 from vit_rpe.models.backbone.loading import resample_on_load
-from vit_rpe.models.exchange.in_place.freeze import refuse_frozen
-from vit_rpe.models.exchange.in_place.positioned import Names, PositionedAttention
+from vit_rpe.models.exchange.in_place.positioned import Names, PositionedAttention, require_own_forward
 from vit_rpe.models.exchange.parts import drop_rate, name_of, require, require_foreign
 from vit_rpe.models.exchange.placing import start_at_zero
 from vit_rpe.models.families import place_layers
+from vit_rpe.modules import placement_of
 from vit_rpe.position.geometry import TokenGrid
 
 
@@ -54,9 +54,10 @@ def add_rpe(model: nn.Module, rpe: Spec | Sequence[Spec], *, attn_impl: str = "a
     for block in blocks:
         require(type(block) is Block, name, f"blocks of type {type(block).__name__}")
         require(type(block.attn) is Attention, name, f"attention of type {type(block.attn).__name__}")
+        require_own_forward(block.attn)
     require(drop_rate(getattr(model, "patch_drop", None)) == 0 and not _drops_patches(model), name, "patch dropout")
     grid = native_grid(model)
-    reference = next(model.patch_embed.parameters())  # an adapter around proj has no weight
+    device, dtype = placement_of(model.patch_embed)
     specs = parse_specs(rpe)
     if not specs:
         raise ValueError(f"rpe={rpe!r} adds nothing")
@@ -70,11 +71,11 @@ def add_rpe(model: nn.Module, rpe: Spec | Sequence[Spec], *, attn_impl: str = "a
             grid,
             depth_index=index,
             depth=len(blocks),
-            device=reference.device,
-            dtype=reference.dtype,
+            device=device,
+            dtype=dtype,
         )
         positions.append(position)
-    attn_impl = check_attention(attn_impl, positions[0], grid, logit_clip=None, device=reference.device)
+    attn_impl = check_attention(attn_impl, positions[0], grid, logit_clip=None, device=device)
     start_at_zero(part for position in positions for part in position.parts())
     # nothing is changed before all are built
     places, _ = place_layers(model, {f"blocks.{index}.attn": block.attn for index, block in enumerate(blocks)})
@@ -106,13 +107,13 @@ class Resize:
         img_size: int | tuple[int, int] | None = None,
         patch_size: int | tuple[int, int] | None = None,
     ) -> None:
-        refuse_frozen(self.model, "another size")
+        check_resizable(self.model)
         VisionTransformer.set_input_size(self.model, img_size, patch_size)  # type: ignore[arg-type]
-        grid = native_grid(self.model)
+        grid, tied = native_grid(self.model), dict[int, nn.Parameter]()
         for module in self.model.modules():
             if isinstance(module, PositionedAttention):
                 module.place.image = grid.size
-                module.rpe = module.rpe.resized(grid)
+                module.rpe = module.rpe.resized(grid, tied)
 
 
 def _drops_patches(model: VisionTransformer) -> bool:
