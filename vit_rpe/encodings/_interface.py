@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from vit_rpe.checks import check_count
 from vit_rpe.encodings._card import Card
-from vit_rpe.modules import copied, is_computed, placement_of
 from vit_rpe.position.geometry import Device, TokenGrid
 from vit_rpe.position.terms import PositionTerms
+from vit_rpe.precision import copied, is_computed, placement_of
 
 
 class PositionEncoding(nn.Module, ABC):

@@ -36,10 +36,10 @@ from vit_rpe.encodings._tables import (
     project,
     zero_layer,
 )
-from vit_rpe.modules import placement_of
 from vit_rpe.position.geometry import Device, TokenGrid
 from vit_rpe.position.geometry_cache import once_per_forward
 from vit_rpe.position.terms import PositionTerms
+from vit_rpe.precision import placement_of
 
 MODES = ("swinv2", "log")
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from vit_rpe.data import DataBundle, DataOptions, eval_loader, other_data, rebuild_data
-from vit_rpe.modules import placement_of
+from vit_rpe.precision import placement_of
 from vit_rpe.training.checkpoint.belonging import check_classes
 from vit_rpe.training.checkpoint.checkpoint import LoadedCheckpoint
 from vit_rpe.training.metrics import Evaluation, evaluate

@@ -17,7 +17,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from vit_rpe.checks import unknown_name
 from vit_rpe.models.vision.vit import VisionTransformer
-from vit_rpe.modules import placement_of
+from vit_rpe.precision import placement_of
 
 FORMATS = {"onnx": ".onnx", "torch_export": ".pt2"}
 TOLERANCE = 1e-4

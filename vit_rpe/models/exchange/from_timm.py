@@ -18,7 +18,7 @@ from vit_rpe.models.exchange.load import head_count
 from vit_rpe.models.exchange.placing import place
 from vit_rpe.models.exchange.public import PUBLIC, public_name
 from vit_rpe.models.exchange.weights import rename
-from vit_rpe.modules import placement_of
+from vit_rpe.precision import placement_of
 
 ANY_ARCHITECTURE = "vit_rpe_custom"
 OF_THE_WEIGHTS = {

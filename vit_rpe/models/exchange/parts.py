@@ -9,7 +9,7 @@ from timm.layers import GELU, GluMlp, LayerNorm, LayerNormFp32, Mlp, QuickGELU, 
 from timm.layers.activations import GELUTanh
 from torch import nn
 
-from vit_rpe.modules import is_computed
+from vit_rpe.precision import is_computed
 
 NORMS: dict[type[nn.Module], str] = {
     nn.LayerNorm: "layernorm",

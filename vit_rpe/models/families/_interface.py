@@ -27,9 +27,9 @@ from vit_rpe.attention import AttentionCall
 from vit_rpe.attention.lazy_terms import Position
 from vit_rpe.layers import AttentionLayer
 from vit_rpe.models.families._own import OwnPosition
-from vit_rpe.modules import placement_of
 from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.position.terms import NOTHING
+from vit_rpe.precision import placement_of
 
 Layers = tuple[type[nn.Module] | str, ...]
 """Attention classes, or their full names where the package they come from is optional."""

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from vit_rpe.encodings import PositionEncoding, Spec, create_encoding
 from vit_rpe.layers.linear import is_hooked, width_of
-from vit_rpe.modules import Placement
 from vit_rpe.position.geometry import TokenGrid
+from vit_rpe.precision import Placement
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from vit_rpe.attention.lazy_terms import Position
 from vit_rpe.layers.linear import steps_of
 from vit_rpe.models.families._distances import Distances, as_map, split_heads, split_maps
 from vit_rpe.models.families._interface import Layers, Place, Sight, whole_image
-from vit_rpe.modules import placement_of
 from vit_rpe.position.geometry import TokenGrid
+from vit_rpe.precision import placement_of
 
 
 class EfficientFormer(Distances):

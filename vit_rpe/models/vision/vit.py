@@ -32,9 +32,9 @@ from vit_rpe.models.vision.embed import absolute_embedding, drop_patches, embed_
 from vit_rpe.models.vision.head import build_pooling, classifier, other_pool, pool_tokens
 from vit_rpe.models.vision.intermediates import Indices, arrange_features, blocks_to_take
 from vit_rpe.models.vision.patches import embed_factory
-from vit_rpe.modules import placement_of
 from vit_rpe.position.geometry import Device, TokenGrid
 from vit_rpe.position.geometry_cache import sharing
+from vit_rpe.precision import placement_of
 
 # what depends on sizes and positions is no graph of tensors: any FX tracer takes these as single steps
 for _step in ("absolute_embedding", "drop_patches", "shared_terms", "token_grid"):

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from vit_rpe.layers import AttentionLayer
 from vit_rpe.layers.kv_cache import LayerCache
-from vit_rpe.modules import copied, placement_of
+from vit_rpe.precision import copied, placement_of
 
 Device = torch.device | str | None
 

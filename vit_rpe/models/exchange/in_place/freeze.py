@@ -15,7 +15,7 @@ from vit_rpe.models.backbone.position import once_for_all_layers
 from vit_rpe.models.exchange.in_place.positioned import PositionedAttention, positioned_layers
 from vit_rpe.models.exchange.parts import is_ours, name_of
 from vit_rpe.models.families import around
-from vit_rpe.modules import placement_of
+from vit_rpe.precision import placement_of
 
 
 def freeze(model: nn.Module) -> nn.Module:

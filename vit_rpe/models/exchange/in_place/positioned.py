@@ -17,7 +17,7 @@ from vit_rpe.attention.lazy_terms import Position, terms_of
 from vit_rpe.encodings import PositionEncoding
 from vit_rpe.layers.options import describe_position
 from vit_rpe.models.families import Place, PlacedLayer, Sight, family_of
-from vit_rpe.modules import is_computed
+from vit_rpe.precision import is_computed
 
 CALLED_BESIDE = (
     *("_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called"),

@@ -22,8 +22,8 @@ from vit_rpe.models.exchange.in_place.retrofit import add_rpe
 from vit_rpe.models.exchange.parts import name_of, require_foreign
 from vit_rpe.models.exchange.placing import start_at_zero
 from vit_rpe.models.families import Place, around, family_of, is_described, place_layers, require_described
-from vit_rpe.modules import placement_of
 from vit_rpe.position.geometry import TokenGrid
+from vit_rpe.precision import placement_of
 
 KEEP = "keep"
 

@@ -19,8 +19,8 @@ from vit_rpe.models.exchange.in_place.positioned import Names, PositionedAttenti
 from vit_rpe.models.exchange.parts import drop_rate, name_of, require, require_foreign
 from vit_rpe.models.exchange.placing import start_at_zero
 from vit_rpe.models.families import place_layers
-from vit_rpe.modules import placement_of
 from vit_rpe.position.geometry import TokenGrid
+from vit_rpe.precision import placement_of
 
 
 def add_rpe(model: nn.Module, rpe: Spec | Sequence[Spec], *, attn_impl: str = "auto") -> nn.Module:
