@@ -34,6 +34,7 @@ def reads_weights(module: nn.Module) -> bool:
 
 @pytest.mark.parametrize(("package", "case"), cases())
 @pytest.mark.parametrize("everywhere", [False, True])
+@pytest.mark.filterwarnings("ignore:left out of the recording")  # XCiT's attention over channels
 @torch.no_grad()
 def test_maps_make_the_output(package: str, case: str, everywhere: bool) -> None:
     """In attention alone, by what tells nothing of the layer inside; everywhere, by what tells its weight and sizes."""

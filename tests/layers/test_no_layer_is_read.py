@@ -36,6 +36,7 @@ ALLOWED = {
         "models/vision/patches.py",
         "self.proj.in_channels",
     ): "refuses other images: of a plain layer, else as it was made",
+    ("models/vision/patches.py", "self.proj.out_channels"): MADE,
     ("models/backbone/loading.py", "next(encoding.parameters())"): "whether there are any",
     ("models/backbone/position.py", "next(part.parameters())"): "whether there are any",
     ("models/exchange/placing.py", "next(encoding.parameters())"): "whether there are any",
