@@ -15,7 +15,8 @@ from torch.testing import assert_close
 import vit_rpe
 from tests.exchange.test_adapted import some
 from tests.exchange.test_replace import replaced
-from tests.families.adapters import Beside, Doubled, wrap
+from tests.families.adapters import Beside, Doubled, Passing, wrap
+from vit_rpe.models.exchange.in_place.replace import positioned_layers
 from vit_rpe.models.families.samples.of_timm import CASES, build, image
 from vit_rpe.viz import record
 
@@ -220,6 +221,27 @@ def test_another_size_through_a_wrapper() -> None:
         model.set_input_size(img_size=(96, 64), window_size=(4, 3))
     assert_close(around(x), alone(x))
     assert_close(copy.deepcopy(around)(x), alone(x))
+
+
+@pytest.mark.parametrize("case", some(CASES, ("swin", "sam", "maxvit-table", "coatnet", "tiny_vit")))
+@torch.no_grad()
+def test_something_around_an_attention_is_not_its_block(case: str) -> None:
+    theirs, x = build(case), image(case)
+    expected = theirs(x)
+    wrap(theirs, list(positioned_layers(replaced(theirs))), Passing)
+    found = vit_rpe.replace_attention(theirs)(x)
+    assert_close(found, expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max()) + 1e-5)
+
+
+def test_weight_decay_is_told_of_the_parameters_there_are() -> None:
+    for model in (replaced(build("swinv2")), vit_rpe.add_rpe(plain_vit()[0], "fire")):
+        paths = list(positioned_layers(model))
+        before = model.no_weight_decay()
+        wrap(model, [f"{path}.rpe.fc1" for path in paths], Beside)
+        names = dict(model.named_parameters())
+        expected = {f"{path}.rpe.fc1.{part}.bias" for path in paths for part in ("layer", "side")}
+        assert model.no_weight_decay() - before == expected
+        assert expected <= names.keys()
 
 
 @pytest.mark.parametrize("kind", ["adapter", "pruned", "parametrised", "quantised"])

@@ -49,6 +49,17 @@ class Telling(Beside):
         return found
 
 
+class Passing(nn.Module):
+    """Something around a module that hands on what it is given."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.inside = module
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.inside(*args, **kwargs)
+
+
 class Doubled(nn.Module):
     def forward(self, weight: Tensor) -> Tensor:
         return 2 * weight

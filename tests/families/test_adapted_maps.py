@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from tests.families.adapters import Beside, Telling, layers_of, wrap
+from tests.families.adapters import Beside, Passing, Telling, layers_of, wrap
 from vit_rpe.models.families.samples import ROWS, sample_of
 from vit_rpe.viz import record
 
@@ -33,17 +33,20 @@ def reads_weights(module: nn.Module) -> bool:
 
 
 @pytest.mark.parametrize(("package", "case"), cases())
-@pytest.mark.parametrize("everywhere", [False, True])
+@pytest.mark.parametrize("where", ["inside", "everywhere", "around"])
 @pytest.mark.filterwarnings("ignore:left out of the recording")  # XCiT's attention over channels
 @torch.no_grad()
-def test_maps_make_the_output(package: str, case: str, everywhere: bool) -> None:
-    """In attention alone, by what tells nothing of the layer inside; everywhere, by what tells its weight and sizes."""
+def test_maps_make_the_output(package: str, case: str, where: str) -> None:
+    """Around the layers of attention what tells nothing of the layer inside; everywhere what tells weight and sizes;
+    or something around attention itself."""
     model, x, options = sample_of(package, case)
     with record(model) as plain:
         model(x, **options)
-    if everywhere:
+    if where == "everywhere":
         wrap(model, layers_of(model), Telling)
-    for name in [] if everywhere else plain.names:
+    if where == "around":
+        wrap(model, plain.names, Passing)
+    for name in plain.names if where == "inside" else []:
         attention = model.get_submodule(name)
         wrap(attention, layers_of(attention), Telling if reads_weights(attention) else Beside)
     with record(model, keep_outputs=True) as seen:
@@ -54,5 +57,4 @@ def test_maps_make_the_output(package: str, case: str, everywhere: bool) -> None
         rebuilt = rebuilt[0] if isinstance(rebuilt, tuple) else rebuilt
         right = seen.outputs[name]
         assert_close(rebuilt, right, rtol=0, atol=1e-5 * float(right.abs().max()))
-        grids = seen.grids(layer)
-        assert grids == plain.grids(layer)
+        assert seen.grids(layer) == plain.grids(layer)

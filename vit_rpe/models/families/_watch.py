@@ -14,6 +14,9 @@ from torch.utils.hooks import RemovableHandle
 from vit_rpe.models.families._interface import Family, Place
 from vit_rpe.models.families._registry import family_of
 
+MODELS = ("timm", "torchvision", "transformers")
+"""Packages of models, whose attention stands in blocks of theirs."""
+
 
 @has_side_effect
 def note_image(module: nn.Module, *args: Tensor) -> None:
@@ -69,8 +72,17 @@ def place_layers(model: nn.Module, layers: Mapping[str, nn.Module]) -> tuple[dic
 
 
 def around(model: nn.Module, path: str) -> list[nn.Module]:
-    """The modules that hold the one at ``path``, innermost first."""
-    around = [model]
+    """The modules that hold the attention at ``path``, innermost first; of the package that has its class, where that
+    is one of models, so that what users put around an attention or a block is not taken for the block."""
+    holders = [model]
     for part in path.split(".")[:-1]:
-        around.append(around[-1].get_submodule(part))
-    return around[::-1]
+        holders.append(holders[-1].get_submodule(part))
+    kind = family_of(model.get_submodule(path)).layers[0]
+    package = _package(kind if isinstance(kind, str) else kind.__module__)
+    if package in MODELS:
+        holders = [each for each in holders if any(_package(base.__module__) == package for base in type(each).__mro__)]
+    return holders[::-1]
+
+
+def _package(name: str) -> str:
+    return name.partition(".")[0]

@@ -32,16 +32,6 @@ def compute_positioned(layer: PositionedAttention, *args: Any, **kwargs: Any) ->
     return layer.run(*args, **kwargs)
 
 
-class Names:
-    """A callable that gives fixed parameter names."""
-
-    def __init__(self, names: set[str]) -> None:
-        self.names = set(names)
-
-    def __call__(self) -> set[str]:
-        return set(self.names)
-
-
 class PositionedAttention(PlacedLayer):
     """Somebody else's attention with position terms in it: its layers and numbers under their names.
 
@@ -157,6 +147,20 @@ def require_own_forward(layer: nn.Module) -> None:
 def positioned_layers(model: nn.Module) -> dict[str, PositionedAttention]:
     """The attentions of other people with an encoding of ours in a model, by their paths."""
     return {path: module for path, module in model.named_modules() if isinstance(module, PositionedAttention)}
+
+
+class Undecayed:
+    """A model's ``no_weight_decay``, and the names of the encodings in it, as they are when it is asked."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.own = getattr(model, "no_weight_decay", None)
+
+    def __call__(self) -> set[str]:
+        names = set(self.own()) if callable(self.own) else set()
+        for path, layer in positioned_layers(self.model).items():
+            names |= {f"{path}.rpe.{name}" for name in layer.rpe.no_weight_decay()}
+        return names
 
 
 def _translate_weights(

@@ -13,8 +13,8 @@ from vit_rpe.attention import check_mixing
 from vit_rpe.encodings import PositionEncoding, Spec, check_resizable, create_encoding, parse_specs
 from vit_rpe.layers.options import check_attention
 from vit_rpe.models.exchange.in_place.positioned import (
-    Names,
     PositionedAttention,
+    Undecayed,
     positioned_layers,
     require_own_forward,
 )
@@ -162,10 +162,7 @@ def _require_no_values(position: PositionEncoding, width: int, value_width: int)
 
 def _teach(model: Any) -> None:
     """Make ``set_input_size`` and ``no_weight_decay`` know of the encodings."""
-    undecayed = set(model.no_weight_decay()) if callable(getattr(model, "no_weight_decay", None)) else set()
-    for path, layer in positioned_layers(model).items():
-        undecayed |= {f"{path}.rpe.{own}" for own in layer.rpe.no_weight_decay()}
-    vars(model).update(no_weight_decay=Names(undecayed), set_input_size=Resize(model))
+    vars(model).update(no_weight_decay=Undecayed(model), set_input_size=Resize(model))
 
 
 class Resize:

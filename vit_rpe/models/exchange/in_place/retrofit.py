@@ -15,7 +15,7 @@ from torch import nn
 from vit_rpe.encodings import Spec, check_resizable, create_encoding, parse_specs
 from vit_rpe.layers.options import check_attention
 from vit_rpe.models.backbone.loading import resample_on_load
-from vit_rpe.models.exchange.in_place.positioned import Names, PositionedAttention, require_own_forward
+from vit_rpe.models.exchange.in_place.positioned import PositionedAttention, Undecayed, require_own_forward
 from vit_rpe.models.exchange.parts import drop_rate, name_of, require, require_foreign
 from vit_rpe.models.exchange.placing import start_at_zero
 from vit_rpe.models.families import place_layers
@@ -82,12 +82,8 @@ def add_rpe(model: nn.Module, rpe: Spec | Sequence[Spec], *, attn_impl: str = "a
     for block, position, place in zip(blocks, positions, places.values(), strict=True):
         place.image = grid.size
         block.attn = PositionedAttention(block.attn, position, place, attn_impl)
-    undecayed = model.no_weight_decay()
-    for path, module in model.named_modules():
-        if isinstance(module, PositionedAttention):
-            undecayed = undecayed | {f"{path}.rpe.{own}" for own in module.rpe.no_weight_decay()}
     resample_on_load(model, native_grid)
-    vars(model).update(no_weight_decay=Names(undecayed), set_input_size=Resize(model))
+    vars(model).update(no_weight_decay=Undecayed(model), set_input_size=Resize(model))
     return model
 
 
