@@ -21,7 +21,15 @@ if TYPE_CHECKING:
         RelativePositionBias,
         sincos_embedding,
     )
-    from vit_rpe.models import VisionTransformer, add_rpe, freeze, from_timm, replace_attention, unfreeze
+    from vit_rpe.models import (
+        VisionTransformer,
+        add_rpe,
+        freeze,
+        from_published,
+        from_timm,
+        replace_attention,
+        unfreeze,
+    )
     from vit_rpe.position.geometry import TokenGrid
     from vit_rpe.position.terms import PositionTerms
     from vit_rpe.training.checkpoint.runs import list_runs, load_run
@@ -45,6 +53,7 @@ __all__ = [
     "attention_weights",
     "create_encoding",
     "freeze",
+    "from_published",
     "from_timm",
     "list_encodings",
     "list_runs",
@@ -63,7 +72,15 @@ _HOMES = {
         "RelativePositionBias",
         "sincos_embedding",
     ),
-    "vit_rpe.models": ("VisionTransformer", "add_rpe", "freeze", "from_timm", "replace_attention", "unfreeze"),
+    "vit_rpe.models": (
+        "VisionTransformer",
+        "add_rpe",
+        "freeze",
+        "from_published",
+        "from_timm",
+        "replace_attention",
+        "unfreeze",
+    ),
     "vit_rpe.position.geometry": ("TokenGrid",),
     "vit_rpe.position.terms": ("PositionTerms",),
     "vit_rpe.training.checkpoint.runs": ("list_runs", "load_run"),

@@ -37,6 +37,7 @@ SHOWN = {
     "--model": f"--model {NAME}",
     "--pretrained": "--pretrained",
     "--hf": "--hf somebody/model",
+    "--published": "--published {other}/model.safetensors",
     "--weights": "--weights {other}/model.safetensors",
     "--model-args": '--model-args {{"depth":1}}',
     "--image": "--image {image2}",

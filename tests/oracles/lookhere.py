@@ -11,6 +11,7 @@ CHANGES: dict = {
         ({}, {"depth_index": 0, "depth": 5}),
         ({"depth_index": 1, "depth": 5}, {"depth_index": 4, "depth": 5}),
     ],
+    "rounded": [{"rounded": True}],
     "depth": [({"depth_index": 1, "depth": 5}, {"depth_index": 1, "depth": 9})],
 }
 AXES_ALIKE = False  # heads look up before they look left
@@ -40,6 +41,14 @@ def slope(head: int, num_heads: int, fov: int) -> float:
     return 1 / 4 if fov == 180 and head % 8 >= 4 else 1 / 2
 
 
+def in_bfloat16(value: float) -> float:
+    """The nearest number of 8 binary digits, the even one of two."""
+    if value == 0:
+        return 0.0
+    unit = 2.0 ** (math.frexp(value)[1] - 8)
+    return round(value / unit) * unit
+
+
 def answer(encoding: PositionEncoding, pair: Pair) -> Answer:
     if pair.delta is None:
         return Answer(pair.content)
@@ -49,4 +58,5 @@ def answer(encoding: PositionEncoding, pair: Pair) -> Answer:
     m = factor * slope(pair.head, encoding.num_heads, fov)
     dy, dx = (-d for d in pair.delta)
     seen = in_view(pair.head, encoding.num_heads, fov, dy, dx)
-    return Answer(pair.content - m * math.hypot(dy, dx), visible=seen)
+    penalty = m * math.hypot(dy, dx)
+    return Answer(pair.content - (in_bfloat16(penalty) if options.get("rounded") else penalty), visible=seen)

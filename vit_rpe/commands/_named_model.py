@@ -25,6 +25,9 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group(required=True)
     add_checkpoint(which, required=False)
     which.add_argument("--model", metavar="NAME", help="a registered model, ours or any of timm's; random weights")
+    which.add_argument(
+        "--published", metavar="FILE", help="what authors published outside timm: ViT-5, LookHere, iRPE-DeiT, RoPE-Swin"
+    )
     which.add_argument("--hf", metavar="FOLDER_OR_NAME", help="a vision model of Hugging Face's transformers")
     parser.add_argument(
         "--pretrained",
@@ -33,7 +36,11 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--weights", metavar="FILE", help="with --model: its weights, .safetensors or .pth")
     parser.add_argument(
-        "--model-args", type=json_object, default={}, metavar="JSON", help='with --model: such as \'{"rpe": "rope"}\''
+        "--model-args",
+        type=json_object,
+        default={},
+        metavar="JSON",
+        help='with --model or --published: such as \'{"rpe": "rope"}\'',
     )
     parser.add_argument(
         "--image",
@@ -61,6 +68,8 @@ def load_model(args: argparse.Namespace) -> NamedModel:
         if args.pretrained and not args.model_args and args.model in shipped_models():
             return checkpoint_model(args.model, size, device)
         return _registered(args, size, device)
+    if args.published is not None and not args.pretrained and args.weights is None:
+        return _published(args, size, device)
     if args.pretrained or args.model_args or args.weights is not None:
         raise ValueError(
             "--pretrained, --weights and --model-args go with --model: a checkpoint knows its weights and arguments"
@@ -94,9 +103,6 @@ def checkpoint_model(path: str | Path, size: tuple[int, int] | None, device: tor
 
 def _registered(args: argparse.Namespace, size: tuple[int, int] | None, device: torch.device) -> NamedModel:
     import timm
-    from timm.data import resolve_data_config
-
-    from vit_rpe.data import Preprocessing
 
     name, model_args = args.model, args.model_args
     if not timm.is_model(name):
@@ -117,8 +123,30 @@ def _registered(args: argparse.Namespace, size: tuple[int, int] | None, device: 
             "--checkpoint a trained model's",
             file=sys.stderr,
         )
+    return _named(model, name, size, int(model_args.get("in_chans") or 0), device)
+
+
+def _published(args: argparse.Namespace, size: tuple[int, int] | None, device: torch.device) -> NamedModel:
+    from vit_rpe.models import from_published
+
+    given = dict(args.model_args) if size is None else {**args.model_args, "img_size": size}
+    try:
+        model = from_published(args.published, **given)
+    except TypeError as error:
+        raise ValueError(f"{args.published} does not take these arguments: {error}") from error
+    return _named(model, Path(args.published).stem, size, int(given.get("in_chans") or 0), device)
+
+
+def _named(
+    model: nn.Module, name: str, size: tuple[int, int] | None, channels: int, device: torch.device
+) -> NamedModel:
+    """The model with timm's treatment of its images; no ``channels``: as many as that says."""
+    from timm.data import resolve_data_config
+
+    from vit_rpe.data import Preprocessing
+
     config = resolve_data_config({}, model=model)
-    channels = int(model_args.get("in_chans") or config["input_size"][0])
+    channels = channels or int(config["input_size"][0])
     native = getattr(getattr(model, "patch_embed", None), "img_size", None)
     treatment = Preprocessing(
         img_size=size or tuple(native or config["input_size"][1:]),
@@ -137,22 +165,13 @@ def _load_weights(model: nn.Module, file: Path) -> None:
     Raises:
         ValueError: no such file, or weights that are not those of the model.
     """
-    import pickle
-
-    import torch
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
+    from vit_rpe.models.exchange.files import read_file
     from vit_rpe.models.exchange.weights import unwrap
 
     try:
-        if file.suffix == ".safetensors":
-            state = load_file(file)
-        else:
-            state = torch.load(file, map_location="cpu", weights_only=True)
-        found = unwrap(state)
-    except (OSError, SafetensorError, RuntimeError, pickle.UnpicklingError, AttributeError) as error:
-        raise ValueError(f"--weights {file}: {str(error).splitlines()[0]}") from error
+        found = unwrap(read_file(file))
+    except ValueError as error:
+        raise ValueError(f"--weights {error}") from error
     wanted = model.state_dict()
     missing, other = sorted(wanted.keys() - found.keys()), sorted(found.keys() - wanted.keys())
     if missing or other:

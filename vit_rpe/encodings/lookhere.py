@@ -6,6 +6,7 @@ and mask. Two thirds of the heads are directed, the last third sees all. A prefi
 
 With delta = query minus key, (dh, dw), a key is up where dh >= 0, left where dw >= 0, in the upper triangle where
 dh >= |dw|, and so on. Slopes m are those of the released code, times a layer's factor from 1.5 (first) to 0.5 (last).
+That code rounds the bias to bfloat16, and its public files were trained so: ``rounded`` does the same.
 """
 
 from __future__ import annotations
@@ -85,6 +86,7 @@ class LookHere(PositionEncoding):
         num_heads, head_dim, grid: as for every encoding.
         fov: angle of a directed head's field of view in degrees, 180, 90 or 45.
         depth_index, depth: which layer of how many; a model fills them in.
+        rounded: the bias has the precision of bfloat16 in every dtype.
 
     Raises:
         ValueError: another ``fov``, or a ``depth_index`` that does not fit ``depth``.
@@ -99,6 +101,7 @@ class LookHere(PositionEncoding):
         fov: int = 90,
         depth_index: int | None = None,
         depth: int | None = None,
+        rounded: bool = False,
     ) -> None:
         super().__init__(num_heads, head_dim, grid)
         check_choice("fov", fov, tuple(FIELDS))
@@ -106,6 +109,7 @@ class LookHere(PositionEncoding):
         self.depth_index = depth_index
         self.depth = depth
         self.factor = layer_factor(depth_index, depth)
+        self.rounded = rounded
 
     def remembered(self) -> dict[str, Any]:
         return {"depth_index": self.depth_index, "depth": self.depth}
@@ -132,7 +136,11 @@ class LookHere(PositionEncoding):
             for name in field:
                 visible = visible & regions[name]
             seen.append(visible)
-        distance = (dh.square() + dw.square()).float().sqrt().reshape(q.num_patches, k.num_patches)
-        bias = -torch.tensor(slopes, device=device)[:, None, None] * distance
+        # products next to the middle between two bfloat16 numbers must fall on the same side as theirs, in float64
+        exact = torch.float64 if self.rounded and dh.device.type != "mps" else torch.float32
+        distance = (dh.square() + dw.square()).to(exact).sqrt().reshape(q.num_patches, k.num_patches)
+        bias = -torch.tensor(slopes, device=device, dtype=exact)[:, None, None] * distance
+        if self.rounded:
+            bias = bias.bfloat16().float()
         visible = torch.stack(seen).reshape(self.num_heads, q.num_patches, k.num_patches)
         return PositionTerms(bias=pad_prefix(bias, q, k), visible=pad_prefix(visible, q, k, value=True))

@@ -6,26 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import timm
-from timm.models import adapt_input_conv, get_pretrained_cfg, split_model_name_tag
+from timm.models import get_pretrained_cfg, split_model_name_tag
 from torch import nn
 
 from vit_rpe.checks import closest, unknown_name
 from vit_rpe.encodings import Spec
-from vit_rpe.models.backbone.loading import with_grid
-from vit_rpe.models.exchange.complete import require_all
+from vit_rpe.models.exchange.build import build
 from vit_rpe.models.exchange.describe import describe
-from vit_rpe.models.exchange.load import head_count
-from vit_rpe.models.exchange.placing import place
 from vit_rpe.models.exchange.public import PUBLIC, public_name
 from vit_rpe.models.exchange.weights import rename
 from vit_rpe.precision import placement_of
 
 ANY_ARCHITECTURE = "vit_rpe_custom"
-OF_THE_WEIGHTS = {
-    *("embed_dim", "depth", "num_heads", "mlp_ratio", "mlp_layer", "class_token", "reg_tokens", "pos_embed"),
-    *("no_embed_class", "pre_norm", "qkv_bias", "proj_bias", "qk_norm", "scale_attn_norm", "scale_mlp_norm"),
-}
-"""Arguments that the weights decide."""
 ELSEWHERE = ("hf-hub:", "hf_hub:", "local-dir:")
 """How timm's names of models begin that it does not have itself."""
 
@@ -80,23 +72,9 @@ def _convert(model: Any, rpe: Spec | Sequence[Spec] | None, kwargs: dict[str, An
     cfg = {**getattr(model, "pretrained_cfg", {})}
     name = cfg.get("architecture") or ""
     host = public_name(name) if name in PUBLIC else ANY_ARCHITECTURE
-    for key in OF_THE_WEIGHTS & kwargs.keys():
-        if kwargs[key] != found.args[key]:
-            raise ValueError(f"the weights have {key}={found.args[key]!r}, which cannot become {kwargs[key]!r}")
-    args = {**found.args_for(rpe), **kwargs}
-    for key, value in placement_of(model.patch_embed)._asdict().items():
-        args.setdefault(key, value)
+    kwargs = {**placement_of(model.patch_embed)._asdict(), **kwargs}
     for key in ("url", "hf_hub_id", "file", "tag", "custom_load"):
         cfg.pop(key, None)
-    ours: Any = timm.create_model(host, pretrained_cfg={**cfg, "architecture": host}, **args)
-    weights = rename(model.state_dict(), head_count(ours), found.layout)
-    grid = tuple(model.patch_embed.grid_size)
-    state = place(weights, ours, grid, trained_with=found.trained_with)
-    if ours.in_chans != found.args["in_chans"]:
-        state["patch_embed.proj.weight"] = adapt_input_conv(ours.in_chans, state["patch_embed.proj.weight"])
-    if ours.num_classes != model.num_classes:
-        state = {key: value for key, value in state.items() if not key.startswith("head.")}
-        state.update({key: value for key, value in ours.state_dict().items() if key.startswith("head.")})
-    require_all(state, ours)
-    ours.load_state_dict(with_grid(state, grid))
+    weights = rename(model.state_dict(), found.args["num_heads"], found.layout)
+    ours = build(host, found, weights, tuple(model.patch_embed.grid_size), rpe, kwargs, cfg=cfg)
     return ours.train(model.training)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from timm.layers import AttentionPoolLatent, global_pool_nlc
+from timm.layers import AttentionPoolLatent, Mlp, global_pool_nlc
 from torch import Tensor, nn
 
 from vit_rpe.models.vision.checks import check_pool
@@ -35,9 +35,17 @@ def build_pooling(
     return before_pool, pool, norm_layer(dim, **factory) if final_norm and behind else nn.Identity()
 
 
-def classifier(dim: int, num_classes: int, **factory: Any) -> nn.Module:
-    """A linear layer to ``num_classes``, or nothing for 0."""
-    return nn.Linear(dim, num_classes, **factory) if num_classes > 0 else nn.Identity()
+def classifier(dim: int, num_classes: int, mlp_ratio: float | None = None, **factory: Any) -> nn.Module:
+    """A linear layer to ``num_classes``, or nothing for 0.
+
+    Args:
+        mlp_ratio: two layers instead, with a tanh between and the hidden width over ``dim`` (LookHere's).
+    """
+    if num_classes == 0:
+        return nn.Identity()
+    if mlp_ratio is None:
+        return nn.Linear(dim, num_classes, **factory)
+    return Mlp(dim, int(dim * mlp_ratio), num_classes, act_layer=nn.Tanh, **factory)
 
 
 def other_pool(global_pool: str, attn_pool: nn.Module | None, class_token: bool) -> nn.Module | None:

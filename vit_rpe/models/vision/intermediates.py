@@ -14,6 +14,11 @@ from vit_rpe.position.geometry import TokenGrid
 Indices = int | list[int] | tuple[int, ...] | None
 
 
+def blocks_info(depth: int, dim: int, reduction: Any) -> list[dict[str, Any]]:
+    """What timm calls ``feature_info``: name, channels and reduction (pixels a token) of every block."""
+    return [{"module": f"blocks.{i}", "num_chs": dim, "reduction": reduction} for i in range(depth)]
+
+
 def blocks_to_take(depth: int, indices: Indices, output_fmt: str = "NLC") -> tuple[list[int], int]:
     """The blocks whose output is asked for (the last n, or a list; None: all), and the last of them.
 

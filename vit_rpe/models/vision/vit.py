@@ -30,7 +30,7 @@ from vit_rpe.models.backbone.resizing import resize_positions
 from vit_rpe.models.vision.checks import COUNTS, check_divides, check_pool
 from vit_rpe.models.vision.embed import absolute_embedding, drop_patches, embed_tokens, token_grid, token_parameters
 from vit_rpe.models.vision.head import build_pooling, classifier, other_pool, pool_tokens
-from vit_rpe.models.vision.intermediates import Indices, arrange_features, blocks_to_take
+from vit_rpe.models.vision.intermediates import Indices, arrange_features, blocks_info, blocks_to_take
 from vit_rpe.models.vision.patches import embed_factory
 from vit_rpe.position.geometry import Device, TokenGrid
 from vit_rpe.position.geometry_cache import sharing
@@ -61,6 +61,7 @@ class VisionTransformer(nn.Module):
         qkv_bias, proj_bias, qk_norm, scale_attn_norm, scale_mlp_norm, init_values: of the blocks, as in timm.
         pre_norm, final_norm, fc_norm: norms around the blocks, as in timm.
         pool_include_prefix: average over prefix tokens too.
+        head_mlp_ratio: a classifier of two layers with tanh between, of this width over C; None = one layer.
         dynamic_img_size, dynamic_img_pad: accept any size per forward; pad to whole patches.
         drop_rate, pos_drop_rate, patch_drop_rate, proj_drop_rate, attn_drop_rate, drop_path_rate: regularisation.
         weight_init: as in timm, ``""``, ``"jax"``, ``"jax_nlhb"``, ``"moco"``, ``"reset"`` or ``"skip"``.
@@ -74,7 +75,7 @@ class VisionTransformer(nn.Module):
 
     _model_args = RebuildArguments()
 
-    @checked(least={"num_classes": 0, "reg_tokens": 0, **COUNTS}, positive=("mlp_ratio", "norm_eps"))
+    @checked(least={"num_classes": 0, "reg_tokens": 0, **COUNTS}, positive=("mlp_ratio", "norm_eps", "head_mlp_ratio"))
     def __init__(
         self,
         img_size: int | tuple[int, int] = 224,
@@ -107,6 +108,7 @@ class VisionTransformer(nn.Module):
         final_norm: bool = True,
         fc_norm: bool | None = None,
         pool_include_prefix: bool = False,
+        head_mlp_ratio: float | None = None,
         dynamic_img_size: bool = False,
         dynamic_img_pad: bool = False,
         drop_rate: float = 0.0,
@@ -192,15 +194,13 @@ class VisionTransformer(nn.Module):
             factory=factory,
             deferring=defer_linear_init(weight_init not in ("skip", "reset"), norm_layer, act_layer, mlp_layer),
         )
-        reduction = self.patch_embed.feat_ratio()
-        self.feature_info = [
-            {"module": f"blocks.{i}", "num_chs": embed_dim, "reduction": reduction} for i in range(depth)
-        ]
+        self.feature_info = blocks_info(depth, embed_dim, self.patch_embed.feat_ratio())
         pooling = {"num_heads": num_heads, "mlp_ratio": mlp_ratio, "act_layer": act}
         self.norm, self.attn_pool, self.fc_norm = build_pooling(
             norm, embed_dim, global_pool, final_norm=final_norm, fc_norm=fc_norm, attention=pooling, factory=factory
         )
-        self.head = classifier(embed_dim, num_classes, **factory)
+        self.head_mlp_ratio = head_mlp_ratio
+        self.head = classifier(embed_dim, num_classes, head_mlp_ratio, **factory)
         self.head_drop = nn.Dropout(drop_rate)
         resample_on_load(self)
         if weight_init == "skip":
@@ -258,7 +258,7 @@ class VisionTransformer(nn.Module):
             self._remember(fc_norm=not isinstance(self.fc_norm, nn.Identity))
         self.num_classes = num_classes
         device, dtype = placement_of(self.patch_embed)
-        self.head = classifier(self.embed_dim, num_classes, device=device, dtype=dtype)
+        self.head = classifier(self.embed_dim, num_classes, self.head_mlp_ratio, device=device, dtype=dtype)
         self.head.train(self.training)
 
     @checked()
