@@ -254,7 +254,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         "study.speedrun.train.run": (torch.nn.Identity(), []),
         "commands.parity.compare": Difference(0.0, 0.0, 1.0),
         "commands.parity.print_export_table": None,
-        "commands.parity.print_coverage": None,
+        "commands.parity.print_coverage": True,
         "commands.parity.print_families": None,
         "commands.parity.print_maps": None,
     }.items():

@@ -8,8 +8,9 @@ import torch
 from torch import nn
 
 import vit_rpe
+from vit_rpe.cli import main
 from vit_rpe.commands._coverage_table import FAMILIES as TABLE
-from vit_rpe.commands._coverage_table import outcome_of, print_families
+from vit_rpe.commands._coverage_table import Outcome, outcome_of, print_families
 from vit_rpe.models.exchange.coverage import (
     architectures,
     differences_of,
@@ -88,6 +89,17 @@ def test_what_is_not_taken_in_says_why() -> None:
     found = outcome_of("davit_tiny")
     assert found.state == "refused"
     assert "timm.models.davit.ChannelAttention has no map over tokens" in found.reason
+
+
+@pytest.mark.parametrize(("other", "status"), [("exact", 0), ("looked at only", 1), ("refused", 1)])
+def test_the_status_says_whether_all_are_exact(
+    other: str, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    states = {"swin_tiny_patch4_window7_224": "exact", "samvit_base_patch16": other}
+    monkeypatch.setattr("vit_rpe.commands._coverage_table.outcome_of", lambda name: Outcome(states[name]))
+    monkeypatch.setattr("vit_rpe.models.exchange.coverage.architectures", lambda: dict.fromkeys(states, ("tag",)))
+    assert main(["parity", "--coverage"]) == status
+    assert capsys.readouterr().out.splitlines()[-1].startswith("2 files: ")
 
 
 def test_another_position_is_not_exact() -> None:

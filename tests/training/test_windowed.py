@@ -18,6 +18,7 @@ SPECS = ("keep", "bias", "rope", "cpb")
 SAMPLE = (("swin", "keep"), ("swinv2", "bias"), ("sam", "cpb"), ("mvitv2", "rope"))
 WORDS = (
     *("--data.name=digits", "--data.fraction=0.02", "--data.batch_size=16", "--data.eval_batch_size=64"),
+    "--data.val_fraction=0.04",
     *("--data.mixup=0", "--data.cutmix=0.5", "--data.num_workers=0", "--data.augment=light", "--pictures=false"),
     *("--train.epochs=2", "--train.warmup_epochs=1", "--train.device=cpu", "--train.ema_decay=0.9"),
     *("--train.precision=no", "--train.layer_decay=0.7", "--model.img_size=64"),

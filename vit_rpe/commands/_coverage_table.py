@@ -89,11 +89,14 @@ def _routes() -> tuple[Any, ...]:
     return vit_rpe.replace_attention, vit_rpe.from_timm
 
 
-def print_coverage(names: list[str] | None) -> None:
+def print_coverage(names: list[str] | None) -> bool:
     """Print one row an architecture, in Markdown, and the sums.
 
     Args:
         names: architectures of timm; None for all that have a relative or rotary position.
+
+    Returns:
+        Whether every file is exact.
     """
     from vit_rpe.models.exchange.coverage import architectures
 
@@ -112,6 +115,7 @@ def print_coverage(names: list[str] | None) -> None:
     print()
     parts = ", ".join(f"{files[state]} {state}" for state in ("exact", "looked at only", "refused"))
     print(f"{sum(files.values())} files: {parts}.")
+    return files["exact"] == sum(files.values())
 
 
 def print_families() -> None:

@@ -106,9 +106,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rpe", dest="encodings", nargs="+", action=Renamed, new="--encodings")
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> int:
     """Print one row an import path and one a family of ``replace_attention``, or with ``--export`` one an encoding, in
     Markdown.
+
+    Returns:
+        The exit status: 1 where ``--coverage`` finds a file that is not exact.
 
     Raises:
         ValueError: an unknown encoding, no blocks or patches, or an option of the other table.
@@ -134,13 +137,12 @@ def run(args: argparse.Namespace) -> None:
         encoding_class(name)
     if args.maps:
         print_maps(args.families)
-        return
+        return 0
     if args.coverage:
-        print_coverage(args.architectures)
-        return
+        return 0 if print_coverage(args.architectures) else 1
     if args.export:
         print_export_table(args.encodings, args.depth)
-        return
+        return 0
     wide = tuple(args.grid or GRID)
     square = (wide[0], wide[0])
     print("| import path | architectures | logits, square | logits, non-square | features | largest logit |")
@@ -156,3 +158,4 @@ def run(args: argparse.Namespace) -> None:
             flush=True,
         )
     print_families()
+    return 0
