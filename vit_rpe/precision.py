@@ -1,18 +1,21 @@
 """What is asked of any module, whatever stands in place of its layers: where it is, how precisely it computes, whether
-weights are computed from others; and switching autocast off where low precision would be wrong."""
+weights are computed from others, whether a linear layer is nothing but its weight and bias; and switching autocast off
+where low precision would be wrong."""
 
 from __future__ import annotations
 
 import copy
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import _has_any_global_hook
 from torch.nn.utils import parametrize
 
 Module = TypeVar("Module", bound=nn.Module)
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 class Placement(NamedTuple):
@@ -44,6 +47,22 @@ def placement_of(module: nn.Module, device: torch.device | str | None = None) ->
 def is_computed(module: nn.Module) -> bool:
     """Whether a parameter of a module is computed from others: parametrised, pruned, with its norm apart."""
     return parametrize.is_parametrized(module) or any(isinstance(value, Tensor) for value in vars(module).values())
+
+
+def is_bare(layer: nn.Module) -> TypeGuard[nn.Linear]:
+    """Whether calling the layer is exactly ``F.linear`` with its weight and bias, so that a part of these will do.
+
+    Adapters, parametrised and quantised layers are of another class; hooks and a replaced ``forward`` are on the layer;
+    quantised and sharded weights are tensors of another class.
+    """
+    if type(layer) is not nn.Linear or _has_any_global_hook() or is_hooked(layer):
+        return False
+    return type(layer.weight) in (Tensor, nn.Parameter)
+
+
+def is_hooked(module: nn.Module) -> bool:
+    """Whether calling a module does more than its class says: hooks, or a replaced ``forward``."""
+    return "forward" in vars(module) or any(getattr(module, hooks) for hooks in HOOKS)
 
 
 def copied(module: Module) -> Module:

@@ -23,11 +23,12 @@ PLAIN = "conversion of weights: all layers are plain, as require_plain has seen"
 THEIRS = "the original reads it too, and a map shows what the original does"
 
 ALLOWED = {
-    ("layers/linear.py", "layer.weight"): HERE,
+    ("precision.py", "layer.weight"): HERE,
+    ("encodings/_tables.py", "layer.weight"): "of a bare layer, see precision.py",
     ("layers/linear.py", "layer.out_features"): HERE,
     ("layers/linear.py", "part.kernel_size"): HERE,
-    ("layers/attention.py", "self.qkv.weight"): "half of a bare layer, see layers/linear.py",
-    ("layers/attention.py", "self.qkv.bias"): "half of a bare layer, see layers/linear.py",
+    ("layers/attention.py", "self.qkv.weight"): "half of a bare layer, see precision.py",
+    ("layers/attention.py", "self.qkv.bias"): "half of a bare layer, see precision.py",
     ("layers/absolute.py", "self.weight"): OWN,
     ("layers/conditional.py", "self.weight"): OWN,
     ("attention/reference.py", "self.weight"): "a tensor that a call holds",

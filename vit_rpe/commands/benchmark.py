@@ -21,7 +21,7 @@ from vit_rpe.commands._options import Renamed, add_device, choose_device
 if TYPE_CHECKING:
     from vit_rpe.benchmark.measuring.compare import Result
 
-SUITES = ("readme", "recent", "windowed")
+SUITES = ("readme", "small", "recent", "windowed")
 CLOCKS = ("wall", "cpu")
 
 _OF_GRID = ("size", "img_size", "patch_size", "depth", "batch", "mode", "execution", "attn_impl", "device", "dtype")
@@ -94,6 +94,7 @@ def run(args: argparse.Namespace) -> None:
     from vit_rpe.benchmark.readme_suite import readme_suite
     from vit_rpe.benchmark.recent_suite import recent_suite
     from vit_rpe.benchmark.report import markdown
+    from vit_rpe.benchmark.small_suite import small_suite
     from vit_rpe.benchmark.windowed_suite import windowed_suite
 
     if args.threads is not None:
@@ -106,7 +107,8 @@ def run(args: argparse.Namespace) -> None:
             _draw(results, args.output)
             _say(text)
 
-        suite = {"readme": readme_suite, "recent": recent_suite, "windowed": windowed_suite}[args.suite]
+        suites = {"readme": readme_suite, "small": small_suite, "recent": recent_suite, "windowed": windowed_suite}
+        suite = suites[args.suite]
         for result in suite(effort, quick=args.quick, threads=args.threads, say=next_part):
             results.append(result)
             _save(results, args)

@@ -20,6 +20,7 @@ from vit_rpe.position.geometry import Device, TokenGrid, are_constants, axis_off
 from vit_rpe.position.geometry_cache import once_per_forward
 from vit_rpe.position.offset_tables import offset_range
 from vit_rpe.position.resampling import RESAMPLINGS, resample
+from vit_rpe.precision import full_precision, is_bare
 
 PREFIX_CHOICES = ("zero", "learned")
 AXES_CHOICES = ("joint", "summed")
@@ -82,10 +83,30 @@ def project(layer: nn.Module, values: Tensor) -> Tensor:
     found = [value.dtype for value in own.values()] or [values.dtype]
     dtype = reduce(torch.promote_types, found, torch.float32)
     low = {name: value.to(dtype) for name, value in own.items() if value.dtype != dtype}
-    kind = values.device.type
-    rounds = kind != "meta" and torch.is_autocast_enabled(kind)  # meta has no autocast
-    with torch.autocast(kind, enabled=False) if rounds else nullcontext():
+    with full_precision(values.device) if _rounds(values.device) else nullcontext():
         return torch.func.functional_call(layer, low, values.to(dtype)) if low else layer(values.to(dtype))
+
+
+def project_columns(layer: nn.Module, columns: Tensor) -> Tensor:
+    """:func:`project` with one value a column, (C_in, R) to (C_out, R): rows of the result are as long as it can be."""
+    if not is_read(layer):
+        return project(layer, columns.mT).mT
+    dtype = torch.promote_types(layer.weight.dtype, torch.float32)
+    weight, columns = layer.weight.to(dtype), columns.to(dtype)
+    with full_precision(columns.device) if _rounds(columns.device) else nullcontext():
+        if layer.bias is None:
+            return weight @ columns
+        return torch.addmm(layer.bias.to(dtype)[:, None], weight, columns)
+
+
+def is_read(layer: nn.Module) -> bool:
+    """Whether :func:`project_columns` reads the weight of a layer instead of calling it; nobody sees what it gives."""
+    return not torch.compiler.is_compiling() and is_bare(layer)
+
+
+def _rounds(device: torch.device) -> bool:
+    """Whether autocast is on; the meta device has none."""
+    return device.type != "meta" and torch.is_autocast_enabled(device.type)
 
 
 def zero_layer(layer: nn.Module) -> None:

@@ -30,10 +30,11 @@ from vit_rpe.encodings._native import remember_native
 from vit_rpe.encodings._registry import register
 from vit_rpe.encodings._tables import (
     PREFIX_CHOICES,
+    is_read,
     occurring_offsets,
     prefix_entries,
     prefix_parameter,
-    project,
+    project_columns,
     zero_layer,
 )
 from vit_rpe.position.geometry import Device, TokenGrid
@@ -58,6 +59,15 @@ def coordinates(
 ) -> Tensor:
     """:func:`log_coordinate` of every offset that occurs along one axis, (R,)."""
     return log_coordinate(occurring_offsets(q, k, axis, device).to(dtype), mode, size)
+
+
+@once_per_forward
+def tuples(
+    q: TokenGrid, k: TokenGrid, mode: str, native: tuple[int, ...], device: Device, dtype: torch.dtype
+) -> Tensor:
+    """The network's input for every tuple of offsets that occur, (n, R_1, ..., R_n)."""
+    sides = [coordinates(q, k, axis, mode, size, device, dtype) for axis, size in enumerate(native)]
+    return torch.stack(torch.meshgrid(*sides, indexing="ij"))
 
 
 @register(
@@ -155,9 +165,10 @@ class ContinuousBias(PositionEncoding):
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
         device, dtype = placement_of(self, device)
         dtype = torch.promote_types(dtype, torch.float32)
-        sides = [coordinates(q, k, axis, self.mode, size, device, dtype) for axis, size in enumerate(self.native)]
-        tuples = torch.stack(torch.meshgrid(*sides, indexing="ij"), dim=-1)  # (R_1, ..., R_n, n)
-        table = project(self.fc2, project(self.fc1, tuples).relu()).movedim(-1, 0)  # (H, R_1, ..., R_n)
+        points = tuples(q, k, self.mode, self.native, device, dtype)  # (n, R_1, ..., R_n)
+        hidden = project_columns(self.fc1, points.flatten(1))
+        hidden = hidden.relu_() if is_read(self.fc1) else hidden.relu()
+        table = project_columns(self.fc2, hidden).unflatten(1, points.shape[1:])  # (H, R_1, ..., R_n)
         if self.mode == "swinv2":
             table = 16.0 * table.sigmoid()
         prefix = prefix_entries(self.prefix_bias, q, k)

@@ -22,7 +22,6 @@ from vit_rpe.checks import check_rates, checked
 from vit_rpe.encodings import Spec, create_encoding, parse_specs, terms_of_tokens
 from vit_rpe.layers._interface import AttentionLayer
 from vit_rpe.layers.kv_cache import LayerCache
-from vit_rpe.layers.linear import is_bare
 from vit_rpe.layers.options import (
     GridLike,
     Window,
@@ -36,6 +35,7 @@ from vit_rpe.layers.options import (
 from vit_rpe.position.geometry import Device, TokenGrid, check_same_axes
 from vit_rpe.position.masks import as_batch_head, geometric_mask, intersect, padding
 from vit_rpe.position.terms import NOTHING, PositionTerms, combine
+from vit_rpe.precision import is_bare
 
 NormLayer = Callable[..., nn.Module]
 torch.fx.wrap("compute_attention")  # sizes and positions are no graph of tensors: any FX tracer takes it as one step
@@ -292,9 +292,10 @@ class RelativeMultiheadAttention(AttentionLayer):
     def project(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """q (B, H, Nq, D) and k, v (B, H, Nk, D), q and k normalised."""
         if context is None:
-            # views, not einops: a few percent of a small layer are spent outside its products
+            # views, not einops: a few percent of a small layer are spent outside its products. And taken apart before
+            # the heads are moved, so that backward joins the gradients in the order the projection has them.
             qkv = self.qkv(x).reshape(*x.shape[:2], 3, self.num_heads, self.head_dim)
-            q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
+            q, k, v = (part.transpose(1, 2) for part in qkv.unbind(2))
         else:
             of_x, of_context = self._packed(x, context)
             q = rearrange(of_x, "b n (h d) -> b h n d", h=self.num_heads)

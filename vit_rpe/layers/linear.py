@@ -6,31 +6,12 @@ themselves is asked of what they hold, or found by a call.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
-from torch.nn.modules.module import _has_any_global_hook
+from torch import nn
 
 from vit_rpe.precision import placement_of
-
-HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-
-
-def is_bare(layer: nn.Module) -> TypeGuard[nn.Linear]:
-    """Whether calling the layer is exactly ``F.linear`` with its weight and bias, so that a part of these will do.
-
-    Adapters, parametrised and quantised layers are of another class; hooks and a replaced ``forward`` are on the layer;
-    quantised and sharded weights are tensors of another class.
-    """
-    if type(layer) is not nn.Linear or _has_any_global_hook() or is_hooked(layer):
-        return False
-    return type(layer.weight) in (Tensor, nn.Parameter)
-
-
-def is_hooked(module: nn.Module) -> bool:
-    """Whether calling a module does more than its class says: hooks, or a replaced ``forward``."""
-    return "forward" in vars(module) or any(getattr(module, hooks) for hooks in HOOKS)
 
 
 def width_of(layer: nn.Module, inputs: int) -> int:

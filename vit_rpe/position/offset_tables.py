@@ -2,7 +2,8 @@
 
 A table holds one value for every offset between the first and the last that occur on an axis; the value of a pair is
 found at its offset. Between neighbouring tokens the rows of the result are shifted views of one another, so it is
-built by copying runs of the table, not by a lookup per pair: several times faster, and the same bits.
+built by copying runs of the table, not by a lookup per pair: several times faster where there are many, and the same
+bits.
 
 Legend: H heads, n axes, Sq/Sk tokens of the query/key grid along one axis, Pq/Pk all of them,
 R_a = number of lattice offsets along axis a.
@@ -17,10 +18,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vit_rpe.position.geometry import Device, TokenGrid, are_constants, axis_offsets
+from vit_rpe.position.geometry import Device, TokenGrid, are_constants, axis_offsets, expand_axis
 from vit_rpe.position.geometry_cache import is_plain, is_transformed, once_per_forward
 
 LONGEST_SLIDE = 64
+FEW_PAIRS = 2**14
+"""Pairs of grid tokens up to which looking each of them up costs less than preparing runs of the table."""
 
 Allocate = Callable[[Sequence[int], Tensor], Tensor]
 
@@ -45,6 +48,9 @@ def spread(table: Tensor, q: TokenGrid, k: TokenGrid) -> Tensor:
     if not are_constants(*q.size, *k.size) or q.steps != k.steps or is_transformed():
         index = [axis_offsets(q, k, axis, table.device) - offset_range(q, k, axis)[0] for axis in range(q.ndim)]
         return lookup(table, index, q, k)
+    if _are_few(q, k, table):
+        found = table.flatten(1).index_select(1, _entries_of_pairs(q, k, table.device))
+        return found.view(table.shape[0], q.num_patches, k.num_patches)
     if q.ndim == 1 and q.size[0] > LONGEST_SLIDE:
         return _at_steps(table, q).flip(1).unfold(1, k.size[0], 1).flip(1)
     width = k.num_patches // k.size[0]
@@ -69,6 +75,8 @@ def spread_with_prefix(
     learned = any(part is not None and part.requires_grad for part in (table, prefix_bias))
     if (learned and torch.is_grad_enabled()) or (prefix_bias is not None and len(prefix_bias) > len(table)):
         return None
+    if prefix_bias is None and _are_few(q, k, table):
+        return None
     width = k.num_patches // k.size[0]
     runs = _runs(table, q, k)
     total = _pieces(runs, q.size[0], k.num_patches, width, q.num_prefix, k.num_prefix, allocate)
@@ -78,6 +86,20 @@ def spread_with_prefix(
         total[:, q.num_prefix :, : k.num_prefix] = to_prefix
         total[:, : q.num_prefix, : k.num_prefix] = between
     return total
+
+
+def _are_few(q: TokenGrid, k: TokenGrid, table: Tensor) -> bool:
+    return table.device.type == "cpu" and is_plain() and q.num_patches * k.num_patches <= FEW_PAIRS
+
+
+@once_per_forward
+def _entries_of_pairs(q: TokenGrid, k: TokenGrid, device: Device) -> Tensor:
+    """Where each pair of grid tokens finds its value in a table whose axes are flattened, int64 (Pq * Pk,)."""
+    entries = torch.zeros((), dtype=torch.int64, device=device)
+    for axis in range(q.ndim):
+        low, count = offset_range(q, k, axis)
+        entries = entries * count + expand_axis(axis_offsets(q, k, axis, device) - low, axis, q, k)
+    return entries.flatten()
 
 
 def _at_steps(table: Tensor, q: TokenGrid) -> Tensor:

@@ -56,7 +56,9 @@ def masked_sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, options: O
         mask = seen if mask is None else mask.masked_fill(~seen, float("-inf"))
     if mask is not None:
         if mask.requires_grad and by_products(q, options.dropout_p):
-            out = (torch.matmul(q * options.scale, k.mT) + mask).softmax(-1) @ v
+            logits = torch.matmul(q * options.scale, k.mT)  # in the dtype of autocast where that is on
+            logits = logits.add_(mask) if logits.dtype == mask.dtype else logits + mask
+            out = logits.softmax(-1) @ v
             return out if empty is None else out.masked_fill(empty, 0.0)
         if q.device.type == "cuda":
             mask = aligned(mask)

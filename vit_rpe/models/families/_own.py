@@ -14,9 +14,9 @@ from timm.layers import Mlp
 from torch import Tensor, nn
 
 from vit_rpe.encodings import PositionEncoding, Spec, create_encoding
-from vit_rpe.layers.linear import is_hooked, width_of
+from vit_rpe.layers.linear import width_of
 from vit_rpe.position.geometry import TokenGrid
-from vit_rpe.precision import Placement
+from vit_rpe.precision import Placement, is_hooked
 
 
 @dataclass(frozen=True)
