@@ -62,17 +62,41 @@ class OptionParser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{**kwargs, "allow_abbrev": False})
+        self._prefixes: tuple[str, ...] = ()
+        self._further: Callable[[], Iterable[str]] = list
+
+    def pass_on(self, prefixes: Sequence[str], names: Callable[[], Iterable[str]]) -> None:
+        """Leave options that begin like this, with the words behind them, unread in ``passed_on``.
+
+        Args:
+            names: gives those that there are, for the hint at a misspelled one.
+        """
+        self._prefixes, self._further = tuple(prefixes), names
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse does, but an unknown option is told before anything else."""
+        own, passed_on = self._split(list(args or []))
         known = list(self._options())
-        for word in args or []:
+        for word in own:
             name = word.partition("=")[0]
             if name == "--":
                 break
             if name.startswith("--") and name not in known:
-                self.error(f"unknown option {name}{closest(name, known)}")
-        return super().parse_args(args, namespace)
+                self.error(f"unknown option {name}{closest(name, [*known, *self._further()])}")
+        found = super().parse_args(own, namespace)
+        if self._prefixes:
+            found.passed_on = passed_on
+        return found
+
+    def _split(self, words: list[str]) -> tuple[list[str], list[str]]:
+        """The words for this parser, and those that are passed on: an option, and what follows it up to the next."""
+        sides: tuple[list[str], list[str]] = ([], [])
+        passes = False
+        for word in words:
+            if word.startswith("--"):
+                passes = bool(self._prefixes) and word.startswith(self._prefixes)
+            sides[passes].append(word)
+        return sides
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"error: {' '.join(message.split())}; {self.prog} --help lists the options\n")

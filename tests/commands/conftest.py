@@ -36,7 +36,11 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(random.integers(0, 256, (8, 8), dtype=np.uint8)).save(root / path)
     (root / "study" / "cells" / "none-seed0").mkdir(parents=True)
-    (root / "study" / "cells" / "none-seed0" / "result.json").write_text('{"label": "none"}')
+    row = {"label": "none", "rpe": '"none"', "args": "{}", "seed": 1, "fraction": 1.0, "img_size": "null", "epochs": 30}
+    row |= {"parameters": 1, "accuracy": 50.0, "seconds": 1.0, "images_per_second": 1.0}
+    (root / "study" / "cells" / "none-seed0" / "result.json").write_text(json.dumps({**row, "seed": 0}))
+    table = "\n".join([",".join(row), ",".join(map(str, row.values())).replace('"none"', '"""none"""')])
+    (root / "study_table").write_text(table + "\n")
     for name, accuracy in (("a", 0.5), ("b", 0.75)):
         (root / "runs" / name).mkdir(parents=True)
         config = {"model": {"name": NAME, "rpe": "bias"}, "data": {"name": "digits"}, "train": {"epochs": 3}}
@@ -44,5 +48,5 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         (root / "runs" / name / "metrics.csv").write_text(f"epoch,test_accuracy\n1,{accuracy}\n2,{accuracy / 2}\n")
     (root / "runs" / "damaged").mkdir()
     (root / "runs" / "damaged" / "config.yaml").write_text("model: [")
-    found = {name: str(root / name) for name in ("run", "other", "folder", "study", "runs")}
+    found = {name: str(root / name) for name in ("run", "other", "folder", "study", "study_table", "runs")}
     return {**found, "image": str(root / "image.png"), "image2": str(root / "image2.png")}

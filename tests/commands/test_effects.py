@@ -93,6 +93,7 @@ CASES = {
             "--output": "--output {study}",
             "--jobs": "--jobs 2",
             "--only": "--only rope*",
+            "--also": "--also {study_table}",
             "--list": "--report",
             "--report": "--report",
             "--launcher": "--launcher slurm",

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from vit_rpe.study.plan import Cell, Variant, cells_of, read_study
+from vit_rpe.study.recipe import Recipes
 from vit_rpe.training.config.parse import parse_config
+from vit_rpe.training.config.shipped import list_configs
 
 TEXT = """
 name: tiny
@@ -68,6 +70,15 @@ def test_variants_by_name_and_by_mapping(tmp_path):
         (TEXT.replace("digits/vit_nano_bias", "digits/vit_nano_bais"), "did you mean 'digits/vit_nano_bias'"),
         ("- none\n", "must hold keys and values"),
         (TEXT.replace("label: big", "lable: big"), "a variant in"),
+        (TEXT.replace("label: big", "label: big, trained_as: bais"), "'bais' is no variant.*did you mean 'bias'"),
+        (
+            TEXT.replace("bias, {", "{label: bias, trained_as: big}, {").replace(
+                "label: big", "label: big, trained_as: bias"
+            ),
+            "trains nothing",
+        ),
+        (TEXT + "pictures: {few: [none, bais]}\n", "in the picture 'few' 'bais' is no variant"),
+        (TEXT + f"pictures: {{many: {['none'] * 12}}}\n", "has 12 lines, at most 11"),
     ],
 )
 def test_bad_files(tmp_path, text, message):
@@ -75,15 +86,44 @@ def test_bad_files(tmp_path, text, message):
         read_study(_write(tmp_path, text))
 
 
-def test_shipped_studies_are_valid():
-    from vit_rpe.training.config.shipped import list_configs
-    from vit_rpe.training.model import plan_model
+OPTIONS = ["--data.augment", "light", "--train.epochs=7", "--model.img_size", "16", "24", "--model.args.depth", "2"]
 
+
+def test_options_of_the_command_line_change_every_cell(tmp_path):
+    text = TEXT.replace("img_sizes: [null, 16, [8, 12]]\n", "")
+    study = read_study(_write(tmp_path, text), OPTIONS)
+    for cell in cells_of(study):
+        config = parse_config(cell.words(study, tmp_path / "run"))
+        assert (config.data.augment, config.train.epochs, config.model.img_size) == ("light", 7, (16, 24))
+        assert config.model.args["depth"] == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--data.pth", "x"], "unknown config key 'data.pth'.*did you mean 'data.path'"),
+        (["--data.path"], "--data.path needs a value"),
+        (["--train.epochs", "1", "2"], "'2' belongs to no option"),
+        (["--train.seed", "1"], r"what the study varies \(seeds\)"),
+        (["--data.fraction", "1"], r"what the study varies \(fractions\)"),
+        (["--model.rpe", "rope"], r"what the study varies \(variants\)"),
+        (["--model.img_size", "8"], r"what the study varies \(img_sizes\)"),
+        (["--model.args.drop_rate", "0"], r"what the study varies \(variants\)"),
+        (["--model.args", "{drop_rate: 0}"], r"what the study varies \(variants\)"),
+        (["--trackers", "[wandb]"], "--trackers is of no single cell"),
+    ],
+)
+def test_options_that_a_study_does_not_take(tmp_path, options, message):
+    with pytest.raises(ValueError, match=message):
+        read_study(_write(tmp_path, TEXT), options)
+
+
+def test_shipped_studies_are_valid():
     studies = list_configs(studies=True)
     assert "study/digits" in studies
     for name in studies:
         study = read_study(name)
         first = {cell.variant.label: cell for cell in cells_of(study)}
+        recipes = Recipes(study)
         for cell in first.values():
-            config = parse_config(cell.words(study, Path("unused")))
-            plan_model(config.model, config.data)
+            recipes.check(cell)

@@ -4,26 +4,36 @@ from __future__ import annotations
 
 import fnmatch
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from vit_rpe.checks import closest
+from vit_rpe.training.config.parse import option_texts
 from vit_rpe.training.config.shipped import find_config
-from vit_rpe.training.config.yaml_text import read_yaml
+from vit_rpe.training.config.yaml_text import load_yaml, read_yaml
 
 Size = int | list[int] | None
+SECTIONS = ("model.", "data.", "train.")
+"""Options of the training command that a study takes."""
+MOST_LINES = 11
+"""More lines than this cannot be told apart in one plot."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One competitor: a label, its encoding, and further model arguments."""
+    """One competitor: a label, its encoding, and further model arguments.
+
+    With ``trained_as``, the label of another variant, nothing is trained: that one's weights are read with this
+    encoding and these arguments.
+    """
 
     label: str
     rpe: Any = "none"
     args: dict[str, Any] = field(default_factory=dict)
+    trained_as: str | None = None
 
 
 @dataclass(frozen=True)
@@ -33,7 +43,7 @@ class StudyConfig:
     Attributes:
         name: of the study; also its folder under ``runs/study``.
         base: the training config all cells share, by shipped name or file.
-        variants: the encodings compared.
+        variants: the encodings compared, the most important first.
         seeds: each runs every variant once.
         fractions: shares of the training data.
         img_sizes: image sides in pixels; null keeps the base's.
@@ -41,6 +51,8 @@ class StudyConfig:
         overrides: options of the base that the study changes, dotted: ``{"train.epochs": 40}``.
         eval_sizes: image sides at which each trained model is also evaluated, without further training.
         eval_shifts: shifts of the image in pixels at which each trained model is also evaluated.
+        eval_images: so many test images for these evaluations, evenly spread; null for all.
+        pictures: further pictures by name, each of a few variants: ``{scaling: [rope, rope_yarn]}``.
         threads: CPU threads of a cell.
         hardware: a sentence for the report, where the cost was estimated and not measured.
     """
@@ -55,13 +67,15 @@ class StudyConfig:
     overrides: dict[str, Any] = field(default_factory=dict)
     eval_sizes: tuple[int, ...] = ()
     eval_shifts: tuple[int, ...] = ()
+    eval_images: int | None = None
+    pictures: dict[str, list[str]] = field(default_factory=dict)
     threads: int = 1
     hardware: str = ""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One training run of a study."""
+    """One training run of a study, or one reading of what such a run trained."""
 
     variant: Variant
     seed: int
@@ -71,7 +85,15 @@ class Cell:
     @property
     def name(self) -> str:
         """Folder name, unique in the study: ``rope-f0.5-s32-seed1``, without the parts that are the default."""
-        parts = [self.variant.label]
+        return self._name(self.variant.label)
+
+    @property
+    def trained_as(self) -> str | None:
+        """Name of the cell whose weights this one reads; None where it trains its own."""
+        return None if self.variant.trained_as is None else self._name(self.variant.trained_as)
+
+    def _name(self, label: str) -> str:
+        parts = [label]
         parts += [f"f{self.fraction:g}"] if self.fraction != 1.0 else []
         parts += ["s" + "x".join(map(str, _pair(self.img_size)))] if self.img_size is not None else []
         return "-".join([*parts, f"seed{self.seed}"])
@@ -92,11 +114,15 @@ class Cell:
         return words + ([f"--model.img_size={_yaml(self.img_size)}"] if self.img_size is not None else [])
 
 
-def read_study(path: str | Path) -> StudyConfig:
+def read_study(path: str | Path, options: Sequence[str] = ()) -> StudyConfig:
     """Read and check a study by shipped name (``study/digits``) or file.
 
+    Args:
+        options: words of a training command line (``--data.path``, ``FOLDER``, ...) that change every cell.
+
     Raises:
-        ValueError: no such file, an unknown key, a repeated label, or a baseline that is no variant.
+        ValueError: no such file, an unknown key or option, a repeated label, a baseline that is no variant, or an
+            option that the study itself varies.
     """
     file = find_config(str(path), study=True)
     content = read_yaml(file)
@@ -113,14 +139,62 @@ def read_study(path: str | Path) -> StudyConfig:
     variants = tuple(_variant(item, file) for item in content.pop("variants"))
     lists: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in content.items()}
     study = StudyConfig(variants=variants, **lists)
-    labels = [variant.label for variant in variants]
+    _check_labels(study, file)
+    find_config(study.base)
+    return _changed(study, option_texts(options, study.base)) if options else study
+
+
+def _check_labels(study: StudyConfig, file: Path) -> None:
+    by_label = {variant.label: variant for variant in study.variants}
+    labels = [variant.label for variant in study.variants]
     repeated = sorted({label for label in labels if labels.count(label) > 1})
     if repeated:
         raise ValueError(f"{file} has more than one variant labelled {', '.join(repeated)}: give each its own label")
-    if study.baseline not in labels:
-        raise ValueError(f"baseline {study.baseline!r} is no variant of {file}{closest(study.baseline, labels)}")
-    find_config(study.base)
-    return study
+    named = {study.baseline: "baseline"}
+    named |= {label: f"in the picture {name!r}" for name, members in study.pictures.items() for label in members}
+    named |= {
+        variant.trained_as: f"trained_as of {variant.label!r}" for variant in study.variants if variant.trained_as
+    }
+    for label, role in named.items():
+        if label not in by_label:
+            raise ValueError(f"{role} {label!r} is no variant of {file}{closest(label, labels)}")
+    for variant in study.variants:
+        if variant.trained_as is not None and by_label[variant.trained_as].trained_as is not None:
+            source = by_label[variant.trained_as].trained_as
+            raise ValueError(f"{variant.label} in {file} is trained as {variant.trained_as}, which trains nothing: "
+                             f"name {source}")  # fmt: skip
+    for name, members in study.pictures.items():
+        if len(members) > MOST_LINES:
+            raise ValueError(
+                f"the picture {name!r} of {file} has {len(members)} lines, at most {MOST_LINES} are legible"
+            )
+
+
+def _changed(study: StudyConfig, options: dict[str, str]) -> StudyConfig:
+    """The study with options of the command line in place of its own."""
+    own = {
+        "model.rpe": "variants",
+        "train.seed": "seeds",
+        "data.fraction": "fractions",
+        **({"model.img_size": "img_sizes"} if study.img_sizes != (None,) else {}),
+        **{f"model.args.{key}": "variants" for variant in study.variants for key in variant.args},
+    }
+    for key in _single_options(options):
+        if key in own:
+            raise ValueError(f"--{key} is what the study varies ({own[key]}): --only chooses among its cells")
+        if not key.startswith(SECTIONS):
+            raise ValueError(
+                f"--{key} is of no single cell: the options of a recipe are those of {', '.join(SECTIONS)}"
+            )
+    kept = {key: value for key, value in study.overrides.items() if key not in options}
+    return replace(study, overrides={**kept, **options})
+
+
+def _single_options(options: dict[str, str]) -> Iterator[str]:
+    """The keys, with those inside of ``model.args`` given as a whole."""
+    for key, text in options.items():
+        inside = load_yaml(text) if key == "model.args" else None
+        yield from (f"model.args.{name}" for name in inside) if isinstance(inside, dict) else (key,)
 
 
 def cells_of(study: StudyConfig, only: Sequence[str] = ()) -> list[Cell]:
@@ -147,7 +221,7 @@ def cells_of(study: StudyConfig, only: Sequence[str] = ()) -> list[Cell]:
 def _variant(item: Any, file: Path) -> Variant:
     if isinstance(item, str):
         return Variant(item, item)
-    known = ("label", "rpe", "args")
+    known = [each.name for each in fields(Variant)]
     if not isinstance(item, dict) or "label" not in item or any(key not in known for key in item):
         raise ValueError(f"a variant in {file} must be a name or a mapping of {', '.join(known)}, got {item!r}")
     return Variant(**item)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from vit_rpe.plugins import loaded_plugins
-from vit_rpe.study.cell import RESULT
 from vit_rpe.study.plan import Cell, StudyConfig
+from vit_rpe.study.recipe import Recipes
+from vit_rpe.study.results import Results, missing_columns, read_result
+from vit_rpe.study.task import cell_folder, write_task
 from vit_rpe.training.checkpoint.files import write_text
 
 ERROR = "error.txt"
@@ -39,41 +37,70 @@ class _Job:
     started: float
 
 
-def cell_folder(output: Path, cell: Cell) -> Path:
-    """Where a cell's run lies."""
-    return output / "cells" / cell.name
+def cell_state(study: StudyConfig, cell: Cell, output: Path, results: Results) -> str:
+    """``done``, ``open``, or ``evaluate`` where only sizes or shifts are missing that were added since."""
+    row = results.rows.get(cell.name)
+    if row is None:
+        return "open"
+    if cell.name in results.tables:
+        return "done"
+    if cell.trained_as is not None:
+        source = read_result(cell_folder(output, cell.trained_as))
+        if source is not None and source.get("date") != row.get("date"):
+            return "open"
+    missing = missing_columns(row, study.eval_sizes, study.eval_shifts, study.eval_images)
+    return "evaluate" if missing else "done"
 
 
-def finished_row(output: Path, cell: Cell) -> dict[str, Any] | None:
-    """The result of a finished cell, None if it has none; a damaged file counts as none."""
-    try:
-        return json.loads((cell_folder(output, cell) / RESULT).read_text())
-    except (OSError, json.JSONDecodeError):
-        return None
+def open_cells(
+    study: StudyConfig, cells: Sequence[Cell], output: Path, results: Results, recipes: Recipes
+) -> list[Cell]:
+    """The cells that have something left to do, checked before the first one starts.
+
+    A cell that reads weights of which only a table's row is here stays open, with a note.
+
+    Raises:
+        ValueError: options or a variant that are wrong, or ``cells`` that read weights which none of them trains.
+    """
+    left = [cell for cell in cells if cell_state(study, cell, output, results) != "done"]
+    for cell in [cell for cell in left if cell.trained_as is not None]:
+        source = str(cell.trained_as)
+        if source in results.tables:
+            left.remove(cell)
+            results.notes.append(f"{cell.name} is open: of the weights it reads, {results.tables[source]} has the row.")
+        elif read_result(cell_folder(output, source)) is None and source not in {cell.name for cell in left}:
+            raise ValueError(f"{cell.name} reads the weights of {source}, which are not there: --only {source} too")
+    checked: set[str] = set()
+    for cell in left:
+        if cell.variant.label not in checked:
+            recipes.check(cell)
+        checked.add(cell.variant.label)
+    return left
 
 
 def run_study(
     study: StudyConfig,
-    study_file: str,
     cells: Sequence[Cell],
     output: Path,
+    recipes: Recipes,
     *,
     jobs: int,
+    done: int,
     report: Callable[[Progress], None],
 ) -> list[str]:
-    """Run every cell that has no result yet, ``jobs`` at a time.
+    """Run cells in their order, ``jobs`` at a time; one that reads another's weights waits for that one.
 
     A cell that was killed goes on from its last checkpoint; its process is ended when this one is interrupted.
 
     Args:
-        study_file: name or file of the study, for the cells' processes.
+        done: how many cells of the study are done already.
         report: called whenever something changed.
 
     Returns:
         Names of the cells that failed; ``error.txt`` in their folder holds the end of what they printed.
     """
-    waiting = [cell for cell in cells if finished_row(output, cell) is None]
-    done = len(cells) - len(waiting)
+    waiting = list(cells)
+    total = done + len(waiting)
     failed: list[str] = []
     running: list[_Job] = []
     durations: list[float] = []
@@ -83,24 +110,28 @@ def run_study(
         if durations:
             left = sum(durations) / len(durations) * (len(waiting) + len(running) / 2) / max(jobs, 1)
         names = tuple(job.cell.name for job in running)
-        report(Progress(done, len(failed), names, len(cells), left))
+        report(Progress(done, len(failed), names, total, left))
+
+    def next_ready() -> Cell | None:
+        busy = {cell.name for cell in waiting} | {job.cell.name for job in running}
+        return next((cell for cell in waiting if cell.trained_as not in busy), None)
 
     tell()
     try:
         while waiting or running:
-            while waiting and len(running) < jobs:
-                cell = waiting.pop(0)
-                running.append(_Job(cell, _start(study, study_file, cell, output), time.monotonic()))
+            while len(running) < jobs and (cell := next_ready()) is not None:
+                waiting.remove(cell)
+                running.append(_Job(cell, _start(study, cell, output, recipes), time.monotonic()))
                 tell()
             time.sleep(POLL_SECONDS)
             for job in [job for job in running if job.process.poll() is not None]:
                 running.remove(job)
-                if finished_row(output, job.cell) is not None:
+                if job.process.returncode == 0:
                     done += 1
                     durations.append(time.monotonic() - job.started)
                 else:
                     failed.append(job.cell.name)
-                    _note_failure(cell_folder(output, job.cell), job.process.returncode)
+                    _note_failure(cell_folder(output, job.cell.name), job.process.returncode)
                 tell()
     finally:
         for job in running:
@@ -109,24 +140,15 @@ def run_study(
     return failed
 
 
-def cell_command(study_file: str, cell: Cell, folder: Path) -> list[str]:
-    """The words of a process that runs one cell; it imports the plug-ins that are imported here."""
-    return [sys.executable, "-m", "vit_rpe.study.cell", study_file, cell.name, str(folder), *loaded_plugins()]
-
-
-def _start(study: StudyConfig, study_file: str, cell: Cell, output: Path) -> subprocess.Popen[bytes]:
-    folder = cell_folder(output, cell)
-    folder.mkdir(parents=True, exist_ok=True)
+def _start(study: StudyConfig, cell: Cell, output: Path, recipes: Recipes) -> subprocess.Popen[bytes]:
+    command = write_task(study, cell, output, recipes)
+    folder = cell_folder(output, cell.name)
     (folder / ERROR).unlink(missing_ok=True)
     threads = str(study.threads)
     environment = {**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
     with (folder / "output.txt").open("wb") as printed:
         return subprocess.Popen(
-            cell_command(study_file, cell, folder),
-            stdout=printed,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            env=environment,
+            command, stdout=printed, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment
         )
 
 

@@ -20,7 +20,7 @@ from vit_rpe.models.exchange.in_place import KEEP, positioned_layers
 from vit_rpe.training.checkpoint.checkpoint import load_checkpoint
 from vit_rpe.training.config.schema import ModelConfig
 
-__all__ = ["ModelPlan", "build_model", "plan_model", "token_grid"]
+__all__ = ["ModelPlan", "build_model", "meta_model", "plan_model", "token_grid"]
 
 
 _OF_TEXT = ("vocab_size", "length", "in_features", "head", "causal")
@@ -115,6 +115,12 @@ _PLANS: dict[str, Callable[[ModelConfig, dict[str, Any], Any], ModelPlan]] = {
     "images": _plan_images,
     "text": _plan_sequence,
 }
+
+
+def meta_model(plan: ModelPlan) -> nn.Module:
+    """The model of a plan without memory, to ask it for its parameters' names and shapes."""
+    with torch.device("meta"):
+        return _create(plan.name, plan.args, **({"vocab_size": 2} if plan.takes == "text" else {}))
 
 
 def _pair(size: int | tuple[int, int]) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 from vit_rpe.encodings import PositionEncoding
 from vit_rpe.training.config.schema import TrainConfig
 
-__all__ = ["make_optimizer", "parameter_groups", "parameter_names", "unwrapped"]
+__all__ = ["learns_position", "make_optimizer", "parameter_groups", "parameter_names", "unwrapped"]
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
@@ -89,6 +89,11 @@ def _spared(model: nn.Module) -> set[str]:
         if callable(name_them):
             found |= {f"{escape(path)}.{own}" if path else own for own in name_them()}
     return found
+
+
+def learns_position(model: nn.Module) -> bool:
+    """Whether an encoding in ``model`` has trainable parameters: only then ``position_lr`` has an effect."""
+    return bool(_inside_encodings(model))
 
 
 def _inside_encodings(model: nn.Module) -> set[str]:

@@ -92,13 +92,14 @@ def compare_memory(
 def machine(clock: str = "wall") -> str:
     """What a table belongs to, in one line: machine, threads, versions, and what its times and memory are."""
     cores = torch.get_num_threads()
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{_cpu_name()}, {cores} threads"
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{processor_name()}, {cores} threads"
     versions = f"torch {torch.__version__}, Python {platform.python_version()}, {platform.system()}"
     times = "time that passed" if clock == "wall" else "time of the process"
     return f"{device}; {versions}; {times}; {MEMORY}"
 
 
-def _cpu_name() -> str:
+def processor_name() -> str:
+    """The processor as it names itself."""
     info = Path("/proc/cpuinfo")
     if info.exists():
         for line in info.read_text().splitlines():

@@ -6,7 +6,8 @@ Loading runs no code from the files: weights are safetensors, the rest is JSON.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -166,7 +167,9 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     return weights
 
 
-def load_checkpoint(path: str | Path, *, img_size: int | tuple[int, int] | None = None) -> LoadedCheckpoint:
+def load_checkpoint(
+    path: str | Path, *, img_size: int | tuple[int, int] | None = None, model_args: Mapping[str, Any] | None = None
+) -> LoadedCheckpoint:
     """Build the model of a checkpoint and load its weights.
 
     Args:
@@ -174,12 +177,16 @@ def load_checkpoint(path: str | Path, *, img_size: int | tuple[int, int] | None 
             trained model that comes with the package, such as ``vit_rpe_nano_patch2_8.bias_digits``.
         img_size: image side or (height, width) in pixels; the weights are loaded at their own size first and then
             resampled by the model. ``None`` keeps their own size.
+        model_args: arguments of the model, ``rpe`` among them, to read the same weights with others than they were
+            trained with.
 
     Raises:
         ValueError: no checkpoint there, a damaged one, weights that do not fit, or a size the model refuses.
     """
     folder = find_checkpoint(path)
     info = read_info(folder)
+    if model_args:
+        info = replace(info, model_args={**info.model_args, **model_args})
     try:
         treatment: Treatment = read_treatment(info.preprocessing)
         model = timm.create_model(info.model_name, **info.model_args)

@@ -13,11 +13,15 @@ from vit_rpe.training.checkpoint.state import find_state, read_state
 from vit_rpe.training.config.schema import RunConfig, TrainConfig
 from vit_rpe.training.schedule import Schedule
 
-__all__ = ["Resumed", "changes", "find_resumed", "rate_jump"]
+__all__ = ["PLACES", "Resumed", "changes", "find_resumed", "rate_jump"]
 
-_FREE = ("output", "resume", "overwrite", "pictures", "trackers", "plugin", "train.epochs", "train.device",
-         "train.log_every", "train.keep", "train.pictures_every", "train.checkpoint_every_steps", "data.num_workers",
-         "data.path")  # fmt: skip
+PLACES = (
+    *("output", "resume", "overwrite", "pictures", "trackers", "plugin"),
+    *("train.device", "train.log_every", "train.keep", "train.pictures_every", "train.checkpoint_every_steps"),
+    *("data.path", "data.num_workers"),
+)
+"""Options that say where a run lies, is computed and is shown: they may change without making it another run."""
+_FREE = (*PLACES, "train.epochs")
 
 
 class Resumed(NamedTuple):

@@ -26,7 +26,7 @@ from vit_rpe.training.config.schema import RunConfig
 from vit_rpe.training.config.words import check_key, in_order
 from vit_rpe.training.config.yaml_text import PARSER_MODE, load_yaml, read_yaml
 
-__all__ = ["config_from_dict", "parse_config"]
+__all__ = ["config_from_dict", "config_keys", "option_texts", "parse_config"]
 
 
 def _parser(prog: str) -> ArgumentParser:
@@ -55,6 +55,34 @@ def _keys(section: type, prefix: str = "") -> Iterator[str]:
         for inner in get_args(hints[item.name]) or (hints[item.name],):  # data: one of two sections
             if is_dataclass(inner):
                 yield from _keys(cast(type, inner), f"{prefix}{item.name}.")
+
+
+def config_keys() -> frozenset[str]:
+    """Every key of a config, dotted."""
+    return frozenset(_keys(RunConfig))
+
+
+def option_texts(words: Sequence[str], base: str) -> dict[str, str]:
+    """The options on a command line by key, each value as the text it is; values are checked by ``parse_config``.
+
+    Args:
+        words: ``--SECTION.KEY VALUE`` or ``--SECTION.KEY=VALUE``.
+        base: the config that they change.
+
+    Raises:
+        ValueError: an unknown key, or one without a value.
+    """
+    ordered, _ = in_order([f"--config={base}", *words], config_keys())
+    found: dict[str, str] = {}
+    waiting = ordered[1:]
+    while waiting:
+        name, equals, value = waiting.pop(0).partition("=")
+        if not name.startswith("--"):
+            raise ValueError(f"{name!r} belongs to no option: values of several words are quoted, lists are [1, 2]")
+        if not equals and (not waiting or waiting[0].startswith("--")):
+            raise ValueError(f"{name} needs a value")
+        found[name[2:]] = value if equals else waiting.pop(0)
+    return found
 
 
 def _numbers(section: type = RunConfig, prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -152,7 +180,7 @@ def parse_config(words: Sequence[str], *, prog: str = "vit-rpe train") -> RunCon
     Raises:
         ValueError: an unknown key, a value of a wrong type or out of range, or a missing config; one line.
     """
-    known = frozenset(_keys(RunConfig))
+    known = config_keys()
     if {"-h", "--help"} & set(words):
         words = ["--help"]
     ordered, files = in_order(words, known)
