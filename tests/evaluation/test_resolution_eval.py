@@ -42,7 +42,7 @@ def test_weights_read_under_another_encoding(checkpoint):
         torch.testing.assert_close(yarn[1](images), built.eval()(images))
     assert accuracy_by_size(checkpoint, [16], model_args=YARN) != accuracy_by_size(checkpoint, [16])
     with pytest.raises(ValueError, match="do not fit"):
-        load_checkpoint(checkpoint, model_args={"rpe": "bias"})
+        load_checkpoint(checkpoint, model_args={"embed_dim": 32})
 
 
 def test_fewer_images_are_a_share_of_all(checkpoint):

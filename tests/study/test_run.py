@@ -98,7 +98,7 @@ def test_a_failing_cell_does_not_stop_the_rest(tmp_path, capsys):
 def test_what_cannot_work_is_told_before_anything_is_trained(tmp_path, capsys):
     text = TEXT.replace("variants: [none,", "variants: [{label: none, rpe: rope, args: {num_heads: 32}},")
     assert main(["study", "--config", _study(tmp_path, text), "--output", str(tmp_path / "out")]) == 1
-    assert "variant none of tiny: head_dim must be divisible by 4" in capsys.readouterr().err
+    assert "variant none of tiny: rope turns pairs of channels" in capsys.readouterr().err
     study = read_study(_study(tmp_path, TEXT.replace("eval_sizes: [8, 12]", "eval_sizes: [8, 14]")))
     write_task(study, cells_of(study)[0], tmp_path, Recipes(study))
     folder = cell_folder(tmp_path, "none-f0.2-seed0")

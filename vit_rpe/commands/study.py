@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vit_rpe.checks import check_count
-from vit_rpe.cli import OptionParser
 from vit_rpe.commands._options import add_output
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from vit_rpe.study.results import Results
 
 
-def add_arguments(parser: OptionParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("--config", metavar="NAME", help="a shipped study such as study/digits, or a YAML file")
     add_output(parser, default=None, metavar="DIR", help="folder of the study; default: runs/study/NAME")
@@ -36,7 +35,7 @@ def add_arguments(parser: OptionParser) -> None:
     parser.add_argument("--report", action="store_true", help="write tables and pictures of what is done, run nothing")
     parser.add_argument("--launcher", choices=("local", "slurm"), default="local", help="slurm goes through submitit")
     parser.add_argument("--slurm", metavar="YAML", help="submitit parameters, for example '{timeout_min: 60}'")
-    parser.pass_on(("--model.", "--data.", "--train."), _training_options)
+    parser.pass_on(("--model.", "--data.", "--train."), _training_options)  # type: ignore[attr-defined]
 
 
 def _training_options() -> list[str]:
