@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from vit_rpe.data.sources.plain_pickle import read_plain_pickle
+from vit_rpe.models import from_published
 from vit_rpe.training.checkpoint.checkpoint import load_checkpoint
 from vit_rpe.training.checkpoint.state import read_state
 from vit_rpe.training.config.yaml_text import read_yaml
@@ -44,8 +45,8 @@ def weights(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "read",
-    [read_state, lambda path: load_teacher(nn.Linear(1, 1), path), plain, weights],
-    ids=["state", "teacher", "cifar", "weights"],
+    [read_state, lambda path: load_teacher(nn.Linear(1, 1), path), plain, weights, from_published],
+    ids=["state", "teacher", "cifar", "weights", "published"],
 )
 @pytest.mark.parametrize("written", ["pickle", "torch"])
 def test_no_route_runs_a_pickle(read, written: str, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import pickle
 import re
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,9 @@ def read_file(file: str | Path) -> Mapping[str, Any]:
     try:
         if file.suffix == ".safetensors":
             return load_file(file)
-        with torch.serialization.safe_globals([argparse.Namespace]):  # the arguments of a training script
+        with torch.serialization.safe_globals([argparse.Namespace]), warnings.catch_warnings():
+            # the arguments of a training script are let in, and a remark on the file's age is no news
+            warnings.simplefilter("ignore", UserWarning)
             content = torch.load(file, map_location="cpu", weights_only=True)
     except (OSError, SafetensorError, RuntimeError, pickle.UnpicklingError, AttributeError) as error:
         foreign = re.search(r"GLOBAL ([\w.]+)", str(error))
