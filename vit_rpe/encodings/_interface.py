@@ -105,7 +105,8 @@ class PositionEncoding(nn.Module, ABC):
             setattr(new, name, copied(child))
         new.load_state_dict(self.state_dict())
         for name, before in self.named_parameters(remove_duplicate=False):
-            parameter = new.get_parameter(name).requires_grad_(before.requires_grad)
+            parameter = new.get_parameter(name)
+            parameter.requires_grad_(before.requires_grad)
             if tied is not None:
                 owner, _, own = name.rpartition(".")
                 setattr(new.get_submodule(owner), own, tied.setdefault(id(before), parameter))
