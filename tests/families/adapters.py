@@ -50,7 +50,7 @@ class Telling(Beside):
 
 
 class Passing(nn.Module):
-    """Something around a module that hands on what it is given."""
+    """Something around a module that hands on what it is given and asked, as torch's wrapper for checkpointing does."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
@@ -58,6 +58,12 @@ class Passing(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.inside(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("inside"), name)
 
 
 class Doubled(nn.Module):
