@@ -128,6 +128,7 @@ def test_attention_as_the_definition(name: str) -> None:
     compare(name, 2, {}, "native", 1, "flex", visible=visible)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("learning")
 @pytest.mark.parametrize("name", ["bias", pytest.param("transformer_xl", marks=pytest.mark.exhaustive)])
 def test_in_one_graph_with_gradients(name: str) -> None:
@@ -176,6 +177,7 @@ def test_blocks_out_of_reach_are_skipped() -> None:
 
 
 @compiles
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options", "dtype"),
     [

@@ -173,6 +173,7 @@ CASES = {
         {
             "--suite": "--suite readme",
             "--quick": "--quick",
+            "--minutes": "--minutes 2",
             "--encodings": "--encodings alibi",
             "--against": "--against timm",
             "--curve": "--curve",

@@ -11,6 +11,7 @@ vit-rpe benchmark data
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,9 +20,11 @@ from vit_rpe.checks import check_count
 from vit_rpe.commands._options import Renamed, add_device, choose_device
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from vit_rpe.benchmark.measuring.compare import Result
 
-SUITES = ("readme", "small", "recent", "windowed")
+SUITES = ("readme", "small", "recent", "windowed", "compile", "gpu")
 CLOCKS = ("wall", "cpu")
 
 _OF_GRID = ("size", "img_size", "patch_size", "depth", "batch", "mode", "execution", "attn_impl", "device", "dtype")
@@ -38,7 +41,10 @@ MEANINGLESS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("--suite", choices=SUITES, help="a fixed set of measurements with targets")
-    parser.add_argument("--quick", action="store_true", help="with --suite: fewer layers and batches, a few minutes")
+    parser.add_argument(
+        "--quick", action="store_true", help="with --suite: fewer layers and batches, also without a GPU"
+    )
+    parser.add_argument("--minutes", type=float, default=6.0, help="with --suite gpu: time of the whole run, about")
     parser.add_argument("--encodings", nargs="+", default=["bias", "rope"], metavar="NAME", help="or 'all'")
     parser.add_argument("--against", metavar="PACKAGE", help="timm, transformers, x-transformers, or all installed")
     parser.add_argument("--curve", action="store_true", help="one attention layer from 7x7 to 128x128 tokens")
@@ -89,6 +95,8 @@ def run(args: argparse.Namespace) -> None:
         return _run_profile(args)
     import torch
 
+    from vit_rpe.benchmark.compile_suite import compile_suite
+    from vit_rpe.benchmark.gpu_suite import choices, gpu_suite
     from vit_rpe.benchmark.grid import measure_curve, measure_grid, measure_peers
     from vit_rpe.benchmark.measuring.compare import Effort, machine
     from vit_rpe.benchmark.readme_suite import readme_suite
@@ -107,7 +115,14 @@ def run(args: argparse.Namespace) -> None:
             _draw(results, args.output)
             _say(text)
 
-        suites = {"readme": readme_suite, "small": small_suite, "recent": recent_suite, "windowed": windowed_suite}
+        suites: dict[str, Callable[..., Iterator[Result]]] = {
+            "readme": readme_suite,
+            "small": small_suite,
+            "recent": recent_suite,
+            "windowed": windowed_suite,
+            "compile": compile_suite,
+            "gpu": partial(gpu_suite, minutes=args.minutes),
+        }
         suite = suites[args.suite]
         for result in suite(effort, quick=args.quick, threads=args.threads, say=next_part):
             results.append(result)
@@ -119,6 +134,8 @@ def run(args: argparse.Namespace) -> None:
     else:
         results = measure_grid(args, effort, _say)
     print(f"{machine(args.clock)}\n\n{markdown(results)}")
+    if args.suite == "gpu":
+        print(f"\n{choices(results)}")
     _save(results, args)
     _draw(results, args.output, curve=args.curve)
 
@@ -157,6 +174,10 @@ def _check(args: argparse.Namespace) -> None:
         for value in given if isinstance(given, list) else [given]:
             if value is not None:
                 check_count(_spelled(name), value)
+    if args.minutes != args.of_models["minutes"] and args.suite != "gpu":
+        raise ValueError("--minutes means nothing without --suite gpu")
+    if not 0 < args.minutes < float("inf"):
+        raise ValueError(f"--minutes must be a finite number above 0, got {args.minutes}")
     args.device = str(choose_device(args.device))
     if args.output is not None:
         args.output.mkdir(parents=True, exist_ok=True)  # before anything is measured for it
@@ -218,9 +239,12 @@ def _save(results: list[Result], args: argparse.Namespace) -> None:
     folder = args.output
     if folder is None:
         return
+    from vit_rpe.benchmark.gpu_suite import choices
     from vit_rpe.benchmark.measuring.compare import machine
     from vit_rpe.benchmark.report import markdown, summary, write_csv
 
     (folder / "results.md").write_text(f"{machine(args.clock)}\n\n{markdown(results)}\n")
     (folder / "summary.md").write_text(f"{machine(args.clock)}\n\n{summary(results)}\n")
+    if args.suite == "gpu":
+        (folder / "choices.md").write_text(f"{machine(args.clock)}\n\n{choices(results)}\n")
     write_csv(results, folder / "results.csv")

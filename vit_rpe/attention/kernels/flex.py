@@ -45,7 +45,7 @@ def flex(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: Options
     if torch.compiler.is_compiling():
         return flex_attention(q, k, v, **arguments)
     with torch._dynamo.utils.disable_cache_limit():  # a program for every structure of terms, none for a layer
-        return _compiled(q.device.type)(q, k, v, **arguments)  # type: ignore[no-any-return]
+        return _compiled(q.device.type)(q, k, v, **arguments)
 
 
 @cache

@@ -17,6 +17,7 @@ from vit_rpe.models.vit_rpe import SIZES
 from vit_rpe.position.geometry import TokenGrid
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+MOST_COMPILED = 1024
 
 
 class Job(NamedTuple):
@@ -86,6 +87,8 @@ def build(job: Job) -> tuple[nn.Module, torch.Tensor]:
     if job.frozen:
         freeze(module)
     if job.compiled:
+        # models of one class share their code: past torch's limit of programs the next ones would run uncompiled
+        torch._dynamo.config.cache_size_limit = torch._dynamo.config.accumulated_cache_size_limit = MOST_COMPILED
         module.compile()
     return module, x.to(device=device, dtype=dtype)
 
