@@ -93,6 +93,46 @@ def check_rates(**rates: object) -> None:
             raise ValueError(f"{name} must be a number p with 0 <= p < 1, got {value!r}")
 
 
+def check_within(name: str, value: object, low: float, high: float) -> None:
+    """Raise ValueError unless ``value`` is a number from ``low`` to ``high``."""
+    given = plain(value)
+    if not _fits(given, float) or not low <= given <= high:
+        raise ValueError(f"{name} must be a number from {low:g} to {high:g}, got {value!r}")
+
+
+def check_index(what: str, given: object, count: int, whose: str, *, from_end: bool = False) -> int:
+    """The number of a ``what`` of which there are ``count``, as one from 0 up.
+
+    Args:
+        whose: who has them, for the message.
+        from_end: negative numbers count from the end.
+
+    Raises:
+        ValueError: no integer, or none of the numbers.
+    """
+    number = plain(given)
+    if not _fits(number, int):
+        raise ValueError(f"{what} must be an integer, got {given!r}")
+    if not count:
+        raise ValueError(f"{what} {number} does not exist: {whose} has no {what}")
+    if not (-count if from_end else 0) <= number < count:
+        raise ValueError(f"{what} {number} does not exist: {whose} has {count} {what}s, 0 to {count - 1}")
+    return int(number % count)
+
+
+def check_indices(what: str, given: object, count: int, whose: str, *, from_end: bool = False) -> list[int]:
+    """:func:`check_index` of every number given, at least one; all there are where None is given."""
+    if given is None:
+        return list(range(count))
+    try:
+        found = [] if isinstance(given, (str, bytes, Mapping)) else list(given)  # type: ignore[call-overload]
+    except TypeError:
+        found = []
+    if not found:
+        raise ValueError(f"{what}s must be a list of one number or more, got {given!r}; leave it out for all")
+    return [check_index(what, number, count, whose, from_end=from_end) for number in found]
+
+
 def _fits(value: object, expected: Any) -> bool:
     if get_origin(expected) in (Union, UnionType):
         return any(_fits(value, choice) for choice in get_args(expected))

@@ -166,6 +166,13 @@ def test_every_option_has_its_place() -> None:
          "whose weights are taken"),
         ("--train.optimizer=adan --train.betas=[0.5,0.6]", "takes 3, [0.98, 0.92, 0.99] of its own"),
         ("--train.betas=[1.5,0.6]", "train.betas must lie from 0 to below 1, got [1.5, 0.6]"),
+        ("--train.lr=1e-6", "train.min_lr=1e-05 is above train.lr=1e-06: training would end at a higher rate"),
+        ("--train.min_lr=1", "train.min_lr=1 is above train.lr=0.001"),
+        ("--train.lr=1e-7 --train.min_lr=0", "train.warmup_lr=1e-06 is above train.lr=1e-07: training would begin"),
+        ("--train.optimizer=adahessian", "train.optimizer=adahessian needs second derivatives"),
+        ("--data.prefetch_factor=4", "data.prefetch_factor=4, expected data.num_workers of at least 1 beside it"),
+        ("--data.start_method=spawn", "data.start_method='spawn', expected data.num_workers of at least 1"),
+        ("--data.persistent_workers=false", "data.persistent_workers=False, expected data.num_workers of at least 1"),
         ("--output=x --resume=auto --overwrite=true", "overwrite=true has no effect with resume=auto"),
     ],
 )  # fmt: skip
@@ -202,6 +209,11 @@ def test_what_takes_an_option_back_does(option: str) -> None:
 def test_nothing_would_be_learned(option: str) -> None:
     with pytest.raises(ValueError, match=f"train.{option} must be less than 1"):
         parse_config([f"--train.{option}=1.0"])
+
+
+@pytest.mark.parametrize("words", ["--train.schedule=none --train.warmup_epochs=0", "--train.schedule=constant"])
+def test_small_rates_that_never_fall_are_taken(words: str) -> None:
+    assert parse_config([*words.split(), "--train.lr=1e-6"]).train.lr == 1e-6
 
 
 def test_an_option_of_a_file_is_refused_and_taken_back(tmp_path: Path) -> None:

@@ -230,7 +230,14 @@ def test_a_run_that_was_moved_goes_on_where_it_lies(tiny, tmp_path: Path) -> Non
 
 def test_the_best_goes_along_into_another_folder(tiny, tmp_path: Path) -> None:
     tiny("run", "--train.epochs=1")
-    tiny("other", "--train.epochs=2", "--train.lr=1e-30", "--train.min_lr=0", f"--resume={tmp_path / 'run'}")
+    tiny(
+        "other",
+        "--train.epochs=2",
+        "--train.lr=1e-30",
+        "--train.min_lr=0",
+        "--train.warmup_lr=0",
+        f"--resume={tmp_path / 'run'}",
+    )
     assert (tmp_path / "other" / "best" / "model.safetensors").is_file()
     assert len(read_metrics(tmp_path / "other")) == 2
 

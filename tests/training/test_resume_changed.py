@@ -163,7 +163,15 @@ def test_rate_decay_and_betas_are_those_of_the_command(used, run, monkeypatch) -
 def test_an_optimiser_keeps_its_moments_when_groups_are_cut_anew(tiny, tmp_path) -> None:
     tiny("run", "--train.epochs=1")
     before = state_of(tmp_path / "run")
-    tiny("run", "--train.epochs=2", "--train.lr=1e-30", "--train.min_lr=0", "--train.layer_decay=0.5", "--resume=auto")
+    tiny(
+        "run",
+        "--train.epochs=2",
+        "--train.lr=1e-30",
+        "--train.min_lr=0",
+        "--train.warmup_lr=0",
+        "--train.layer_decay=0.5",
+        "--resume=auto",
+    )
     after = state_of(tmp_path / "run")
     moments = {}
     for name, state in (("before", before), ("after", after)):

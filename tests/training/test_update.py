@@ -58,7 +58,7 @@ def test_a_compiled_model_trains_the_same_weights(tiny, tmp_path: Path, monkeypa
 def test_clipping_bounds_the_length_of_a_step(tiny, tmp_path: Path) -> None:
     options = (*PLAIN, "--train.optimizer=momentum", "--train.momentum=0", "--train.weight_decay=0", "--train.epochs=1")
     options += ("--data.batch_size=172", "--train.warmup_epochs=0")
-    tiny("start", *options, "--train.lr=1e-12")
+    tiny("start", *options, "--train.lr=1e-12", "--train.min_lr=0")
     tiny("clipped", *options, "--train.lr=0.5", "--train.clip_grad=0.02")
     start, clipped = _weights(tmp_path / "start"), _weights(tmp_path / "clipped")
     length = math.sqrt(sum(float((clipped[name] - start[name]).square().sum()) for name in start))

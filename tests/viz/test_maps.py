@@ -103,6 +103,13 @@ def test_frequencies_along_an_axis_of_one_token() -> None:
     assert bool((frequencies[0, 1, 2:] > 0).all())
 
 
+def test_frequencies_of_a_sequence() -> None:
+    grid = TokenGrid((5,), num_prefix=1)
+    encoding = create_encoding({"name": "rope", "base": 50.0}, 2, 12, grid)
+    found = rotation_frequencies(encoding(grid, grid).rotate_q, grid)
+    torch.testing.assert_close(found[0, 0], torch.tensor([50.0 ** (-t / 6) for t in range(6)]))
+
+
 def test_offset_range_is_the_old_name() -> None:
     with pytest.warns(DeprecationWarning, match="picture_range"):
         old = vit_rpe.viz.offset_range

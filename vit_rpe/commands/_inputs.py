@@ -102,9 +102,9 @@ def _run_data(named: NamedModel, instead: str) -> DataBundle:
     """The data of the model's run."""
     if not named.data:
         raise ValueError(f"no image given, and {named.title} comes without data of its own: use {instead}")
-    from vit_rpe.data import DataNotFoundError, read_config, rebuild_data
+    from vit_rpe.data import DataNotFoundError, other_data, rebuild_data
 
     try:
-        return rebuild_data(read_config(named.data), named.treatment)
+        return rebuild_data(other_data(named.data), named.treatment)
     except DataNotFoundError as error:
         raise ValueError(f"the data of the run are not here ({error}): use {instead}") from error

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from vit_rpe.checks import unknown_name
+from vit_rpe.checks import check_index, unknown_name
 
 if TYPE_CHECKING:
     import torch
@@ -85,27 +85,10 @@ def image_size(words: list[int] | None) -> tuple[int, int] | None:
 
 
 def choose_device(word: str) -> torch.device:
-    """The device of ``--device``.
+    """The device of ``--device``, as :func:`vit_rpe.devices.find_device` says."""
+    from vit_rpe.devices import find_device
 
-    Raises:
-        ValueError: no such kind of device, or none of it in this machine.
-    """
-    import torch
-
-    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    if word == "auto":
-        return torch.device("cpu") if found is None else found
-    try:
-        device = torch.device(word)
-    except RuntimeError:
-        raise unknown_name("device", word, ["auto", "cpu", "cuda", "mps", "xpu"]) from None
-    if device.type == "cpu":
-        return device
-    count = torch.accelerator.device_count() if found is not None and found.type == device.type else 0
-    if (device.index or 0) >= count:
-        there = "cpu" if found is None else f"cpu, {found.type} ({torch.accelerator.device_count()} of it)"
-        raise ValueError(f"--device {word}: this machine has no such device; it has {there}")
-    return device
+    return find_device(word)
 
 
 def positive(text: str) -> float:
@@ -168,8 +151,7 @@ def numbers(text: str | None, what: str, count: int) -> list[int] | None:
         if not first.isdecimal() or (dash and not last.isdecimal()):
             raise ValueError(f"--{what}s takes numbers such as 0,3,6-8, got {text!r}")
         for number in (int(first), int(last or first)):
-            if number >= count:
-                raise ValueError(f"{what} {number} does not exist: the model has {count} {what}s, 0 to {count - 1}")
+            check_index(what, number, count, "the model")
         found += range(int(first), int(last or first) + 1)
     if not found:
         raise ValueError(f"--{what}s {text!r} names no {what}")

@@ -60,7 +60,7 @@ def _draw_images(named: NamedModel, args: argparse.Namespace) -> Drawn:
     import torch
 
     from vit_rpe import viz
-    from vit_rpe.viz.plots.overlay import asked_of
+    from vit_rpe.viz.plots.asked import asked_of
     from vit_rpe.viz.recording.query import parse_query
 
     if args.text is not None:

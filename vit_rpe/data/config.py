@@ -7,7 +7,7 @@ from typing import Any
 
 from vit_rpe.checks import check_choice, closest
 from vit_rpe.data.images.config import ImageData
-from vit_rpe.data.options import DataOptions
+from vit_rpe.data.options import OF_WORKERS, DataOptions
 from vit_rpe.data.sources import SOURCES
 from vit_rpe.data.text.config import TextData
 
@@ -54,7 +54,8 @@ def read_config(values: dict[str, Any]) -> ImageData | TextData:
 def other_data(values: dict[str, Any], **changes: Any) -> ImageData | TextData:
     """The options of a trained model's data (``values``), changed where ``changes`` are not None.
 
-    With another ``path``, ``val_path`` goes with the old one; with another ``name``, all that was said of the source.
+    With another ``path``, ``val_path`` goes with the old one; with another ``name``, all that was said of the source;
+    without loader processes, what was said of these.
 
     Raises:
         ValueError: as ``DataConfig``.
@@ -65,6 +66,8 @@ def other_data(values: dict[str, Any], **changes: Any) -> ImageData | TextData:
         kept = {key: kept[key] for key in _LOADING if key in kept}
     elif "path" in given:
         kept.pop("val_path", None)
+    if not {**kept, **given}.get("num_workers"):
+        kept = {key: value for key, value in kept.items() if key not in OF_WORKERS}
     return read_config({**kept, **given})
 
 

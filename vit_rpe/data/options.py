@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from vit_rpe.checks import check_choice
 
-__all__ = ["DataOptions", "expect"]
+__all__ = ["OF_WORKERS", "DataOptions", "expect"]
 
 _START_METHODS = ("fork", "spawn", "forkserver")
+OF_WORKERS = ("persistent_workers", "start_method", "prefetch_factor")
+"""Options that loader processes have, and do nothing without any."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,10 @@ class DataOptions:
         for key in ("batch_size", "prefetch_factor"):
             expect(key, getattr(self, key), getattr(self, key) >= 1, "at least 1")
         expect("num_workers", self.num_workers, self.num_workers >= 0, "at least 0")
+        for field in fields(self):
+            if field.name in OF_WORKERS and not self.num_workers:
+                given = getattr(self, field.name)
+                expect(field.name, given, given == field.default, "data.num_workers of at least 1 beside it")
         eval_batch = self.eval_batch_size
         expect("eval_batch_size", eval_batch, eval_batch is None or eval_batch >= 1, "at least 1 or null")
         expect("val_fraction", self.val_fraction, 0 < self.val_fraction < 1, "between 0 and 1, both excluded")

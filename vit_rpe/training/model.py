@@ -17,6 +17,7 @@ from vit_rpe.data import DataBundle, DataOptions, ImageData, TextData
 from vit_rpe.encodings import find_encodings
 from vit_rpe.models.backbone.position import remembered_specs
 from vit_rpe.models.exchange.in_place import KEEP, positioned_layers
+from vit_rpe.training.checkpoint.belonging import check_classes, check_vocabulary
 from vit_rpe.training.checkpoint.checkpoint import load_checkpoint
 from vit_rpe.training.config.schema import ModelConfig
 
@@ -147,7 +148,7 @@ def build_model(plan: ModelPlan, config: ModelConfig, bundle: DataBundle) -> tup
     model = _create(plan.name, args, pretrained=config.pretrained)
     before = _natives(model)
     if config.checkpoint is not None:
-        _start_from(model, config.checkpoint, plan.img_size)
+        _start_from(model, config.checkpoint, plan.img_size, bundle)
     grid = token_grid(model)
     if grid is not None and min(grid) < 4:
         warnings.warn(
@@ -184,19 +185,33 @@ def _remembered(model: nn.Module, rpe: Any, before: dict[str, Any]) -> list[dict
     return remembered_specs(model, rpe)
 
 
-def _start_from(model: nn.Module, checkpoint: str, img_size: tuple[int, int] | None) -> None:
+def _start_from(model: nn.Module, checkpoint: str, img_size: tuple[int, int] | None, bundle: DataBundle) -> None:
     """Load weights for fine-tuning. At another image size they pass through their own model, which knows the grid they
-    were made for and resamples positions; a classifier of other classes starts anew."""
+    were made for and resamples positions; a classifier of other classes, or of the same in another order, starts anew,
+    which is said.
+
+    Raises:
+        ValueError: weights of another model, or of text with another vocabulary.
+    """
     source = load_checkpoint(checkpoint)
     if img_size is not None and source.preprocessing.img_size != img_size:
         source = load_checkpoint(checkpoint, img_size=img_size)
     weights, own = source.model.state_dict(), model.state_dict()
     head = getattr(model, "pretrained_cfg", {}).get("classifier") or "head"
     heads = (head,) if isinstance(head, str) else tuple(head)
+    names = {"of": "the data", "by": f"model.checkpoint {checkpoint}"}
+    check_vocabulary(bundle.treatment.to_dict(), source.info.preprocessing, **names)
+    told = None
+    try:
+        check_classes(bundle.class_names, source.class_names, **names)
+    except ValueError as error:
+        told = str(error)
     for name in list(weights):
-        of_head = name.rsplit(".", 1)[0] in heads
-        if of_head and name in own and weights[name].shape != own[name].shape:
+        of_head = name.rsplit(".", 1)[0] in heads and name in own
+        if of_head and (told is not None or weights[name].shape != own[name].shape):
             weights[name] = own[name]
+    if told is not None:
+        warnings.warn(f"{told}: the classifier starts anew", stacklevel=3)
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:

@@ -135,7 +135,11 @@ def parameter_names(model: nn.Module, optimizer: Optimizer) -> list[list[str]]:
 
 
 def make_optimizer(model: nn.Module, config: TrainConfig) -> Optimizer:
-    """The optimiser of a config over ``parameter_groups``."""
+    """The optimiser of a config over ``parameter_groups``.
+
+    Raises:
+        ValueError: one that this machine lacks something for, or groups that cannot be made.
+    """
     groups = parameter_groups(
         model,
         weight_decay=config.weight_decay,
@@ -143,6 +147,9 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> Optimizer:
         position_lr=config.position_lr,
     )
     betas: dict[str, Any] = {} if config.betas is None else {"betas": tuple(config.betas)}
-    return timm.optim.create_optimizer_v2(
-        groups, opt=config.optimizer, lr=config.lr, momentum=config.momentum, weight_decay=0.0, **betas
-    )
+    try:
+        return timm.optim.create_optimizer_v2(
+            groups, opt=config.optimizer, lr=config.lr, momentum=config.momentum, weight_decay=0.0, **betas
+        )
+    except (AssertionError, ImportError) as error:  # timm's way to say that a GPU or a package is missing
+        raise ValueError(f"train.optimizer={config.optimizer} cannot be made on this machine: {error}") from error

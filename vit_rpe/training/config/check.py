@@ -39,11 +39,17 @@ def _check_train(train: TrainConfig) -> None:
             raise ValueError(f"train.{name} must be less than 1, got 1: nothing would be learned")
     _within("train.distill.weight", train.distill.weight, 0, 1)
     _at_least("train.distill.temperature", train.distill.temperature, 0, strict=True)
-    optimizers = [str(name) for name in timm.optim.list_optimizers()]
-    if train.optimizer.lower() not in optimizers:
-        raise unknown_name("train.optimizer", train.optimizer, optimizers)
+    _check_optimizer(train.optimizer)
     if train.schedule not in SCHEDULES:
         raise unknown_name("train.schedule", train.schedule, SCHEDULES)
+
+
+def _check_optimizer(name: str) -> None:
+    optimizers = [str(known) for known in timm.optim.list_optimizers()]
+    if name.lower() not in optimizers:
+        raise unknown_name("train.optimizer", name, optimizers)
+    if timm.optim.get_optimizer_info(name.lower()).second_order:
+        raise ValueError(f"train.optimizer={name} needs second derivatives, which training here does not compute")
 
 
 def check_config(config: RunConfig) -> None:

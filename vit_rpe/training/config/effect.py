@@ -126,14 +126,28 @@ def _check_betas(train: TrainConfig) -> None:
         )
 
 
+def _check_rates(train: TrainConfig) -> None:
+    """The rate rises to ``lr`` in the warm-up and falls from there to ``min_lr``."""
+    used = {"warmup_lr": train.warmup_epochs > 0, "min_lr": train.schedule not in _NO_END}
+    for option, is_used in used.items():
+        given = getattr(train, option)
+        if is_used and train.schedule != "none" and given > train.lr:
+            where = "begin" if option == "warmup_lr" else "end"
+            raise ValueError(
+                f"train.{option}={given:g} is above train.lr={train.lr:g}: training would {where} at a higher rate than "
+                f"its top; give --train.{option} a value up to train.lr"
+            )
+
+
 def check_effects(config: RunConfig) -> None:
     """Refuse options that would change nothing beside the others.
 
     Raises:
-        ValueError: names the option, its value and what takes its effect away.
+        ValueError: names the option, its value and what takes its effect away or contradicts it.
     """
     for problem in _problems(config.train):
         raise ValueError(problem)
     _check_betas(config.train)
+    _check_rates(config.train)
     if config.overwrite and config.resume is not None:
         raise ValueError(f"overwrite=true has no effect with resume={config.resume}: give one of them")

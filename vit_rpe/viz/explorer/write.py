@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from vit_rpe.attention import AttentionCall
+from vit_rpe.checks import check_type
 from vit_rpe.models.families import Sight
 from vit_rpe.viz.explorer.packing import ALPHABET, Packer
 from vit_rpe.viz.explorer.payload import (
@@ -33,6 +34,7 @@ from vit_rpe.viz.explorer.payload import (
     rounded_terms,
 )
 from vit_rpe.viz.page_files import as_json, fill, page_file
+from vit_rpe.viz.plots.asked import layers_of, names_of, pixels_of
 from vit_rpe.viz.plots.canvas import ATTENTION, SIGNED
 from vit_rpe.viz.plots.overlay import as_picture, image_grid
 from vit_rpe.viz.recording.parts import parts_of
@@ -69,11 +71,15 @@ def explorer_page(
         layers: which; default all.
 
     Raises:
-        ValueError: layers that do not lie on one image, terms that differ between images, or such bits.
+        ValueError: pixels, names or captions that are not those of the recorded images, no such layer,
+            layers that do not lie on one image, terms that differ between images, or such bits.
     """
+    check_type("bits", bits, int | None)
     if bits is not None and not 2 <= bits <= 16:
         raise ValueError(f"bits must be 2 to 16, got {bits}")
-    numbers = [layer % len(seen) for layer in (range(len(seen)) if layers is None else layers)]
+    pixels, numbers = pixels_of(seen, pixels), layers_of(seen, layers)
+    names = names_of(names, len(pixels))
+    captions = [""] * len(names) if captions is None else names_of(captions, len(names), "captions")
     grid = image_grid(seen, numbers[0])
     for layer in numbers:
         if seen.map_grid(layer) != grid:
@@ -103,14 +109,14 @@ def explorer_page(
     cost = max(each["windows"] * each["queries"] * each["keys"] * each["heads"] for each in packed)
     data = {
         "alphabet": ALPHABET,
-        "captions": list(captions) if captions is not None else [""] * len(names),
+        "captions": captions,
         "colours": {"attention": _colours(ATTENTION), "signed": _colours(SIGNED)},
         "grid": {"rows": grid.size[0], "columns": grid.size[1], "prefix": grid.num_prefix},
         "classToken": seen.has_class_token and grid.num_prefix > 0,
         "images": [_data_url(as_picture(picture)) for picture in pixels],
         "layers": packed,
         "mean": cost <= MOST_PAIRS,
-        "names": list(names),
+        "names": names,
         "rounding": {"bits": kept, "error": error},
         "tokens": tokens,
     }

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from vit_rpe.position.geometry import TokenGrid
+from vit_rpe.viz.plots.asked import heads_of, layers_of
 from vit_rpe.viz.plots.canvas import SIGNED, new_figure, panels, with_hidden
-from vit_rpe.viz.plots.overlay import heads_of, layer_label, shorten
+from vit_rpe.viz.plots.overlay import layer_label, shorten
 from vit_rpe.viz.recording.maps import picture_range
 from vit_rpe.viz.recording.recording import Recording
 
@@ -36,7 +37,7 @@ def plot_bias(seen: Recording, *, layers: Sequence[int] | None = None, heads: Se
     Raises:
         ValueError: no such layer or head, or a grid of three axes.
     """
-    numbers = [layer for layer in (range(len(seen)) if layers is None else layers) if not seen.pools(layer)]
+    numbers = [layer for layer in layers_of(seen, layers) if not seen.pools(layer)]
     if not numbers:
         raise ValueError("layers that pool have no offsets: their queries are nowhere on the image")
     rows, extents = [], []

@@ -5,6 +5,7 @@ Figures are made without ``pyplot``: nothing global is touched, nothing is shown
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -35,6 +36,14 @@ def new_figure(width: float, height: float) -> Figure:
         raise ModuleNotFoundError(message, name=error.name) from error
 
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def check_rows(rows: Any, keys: Sequence[str]) -> None:
+    """Raise ``ValueError`` unless every row of a table is a mapping with these keys."""
+    for number, row in enumerate(rows):
+        missing = [key for key in keys if key not in row] if isinstance(row, Mapping) else list(keys)
+        if missing:
+            raise ValueError(f"row {number} must have the keys {', '.join(keys)}: {missing[0]} is missing from {row!r}")
 
 
 def panels(figure: Figure, rows: int, columns: int) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import nan
 from typing import TYPE_CHECKING
 
-from vit_rpe.viz.plots.canvas import new_figure, whole_numbers
+from vit_rpe.viz.plots.canvas import check_rows, new_figure, whole_numbers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,10 +21,11 @@ def plot_curves(rows: Sequence[Mapping[str, float]], *, held_out: str = "test") 
         held_out: what the samples that were not trained on are called.
 
     Raises:
-        ValueError: no rows.
+        ValueError: no rows, or one without a key that is needed.
     """
     if not rows:
         raise ValueError("metrics.csv has no rows yet: nothing to draw")
+    check_rows(rows, ("epoch", "test_accuracy", "lr"))
     figure = new_figure(11, 3.4)
     loss, accuracy, rate = figure.subplots(1, 3)
     epochs = [row["epoch"] for row in rows]

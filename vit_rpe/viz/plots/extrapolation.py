@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from vit_rpe.viz.plots.canvas import new_figure
+from vit_rpe.checks import check_choice
+from vit_rpe.viz.plots.canvas import check_rows, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,10 +27,14 @@ def plot_extrapolation(rows: Sequence[Mapping[str, Any]]) -> Figure:
             (bits_per_character or accuracy, 0..1) and ``result``.
 
     Raises:
-        ValueError: no rows.
+        ValueError: no rows, one without a key, or with a word of neither kind.
     """
     if not rows:
         raise ValueError("nothing to draw: no result of any model")
+    check_rows(rows, ("label", "changed", "factor", "measure", "result"))
+    for row in rows:
+        check_choice("changed", row["changed"], _ACROSS)
+        check_choice("measure", row["measure"], _UP)
     changes = [name for name in _ACROSS if any(row["changed"] == name for row in rows)]
     labels = list(dict.fromkeys(row["label"] for row in rows))
     figure = new_figure(1.5 + 5.2 * len(changes), 4.2)

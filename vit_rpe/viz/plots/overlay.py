@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
-from vit_rpe.checks import unknown_name
+from vit_rpe.checks import check_choice
 from vit_rpe.position.geometry import TokenGrid
+from vit_rpe.viz.plots.asked import asked_of, heads_of, image_of, layer_of, layers_of, names_of, pixels_of
 from vit_rpe.viz.plots.canvas import ATTENTION, colour_scale, new_figure, panels
-from vit_rpe.viz.recording.query import Query, query_token
+from vit_rpe.viz.recording.query import Query, as_query, query_token
 from vit_rpe.viz.recording.recording import Recording
 
 if TYPE_CHECKING:
@@ -41,9 +42,12 @@ def plot_images(
         heads: which heads; default all.
         query: whose attention; see :meth:`Recording.attention`.
         names: of the images.
+
+    Raises:
+        ValueError: no such layer, head or query, or pixels or names that are not those of the recorded images.
     """
-    grid = image_grid(seen, layer)
-    query = asked_of(seen, layer, query)
+    layer, pixels = layer_of(seen, layer), pixels_of(seen, pixels)
+    grid, query = image_grid(seen, layer), asked_of(seen, layer, query)
     weights = seen.attention(layer, query=query)
     (chosen,) = heads_of(seen, [layer], heads)
     rows = [
@@ -51,7 +55,7 @@ def plot_images(
         + [(f"head {head}", weights[index, head][grid.num_prefix :]) for head in chosen]
         for index in range(len(pixels))
     ]
-    labels = [str(index) for index in range(len(pixels))] if names is None else list(names)
+    labels = names_of(names, len(pixels))
     title = f"{layer_label(seen, layer)}: attention of {query_text(query)}"
     marked = [marked_patch(seen, query, grid)] * len(rows)
     return plot_overlays(pixels, rows, grid, row_labels=labels, title=title, marked=marked)
@@ -76,11 +80,11 @@ def plot_layers(
         maps: ``"attention"``, ``"content"``, ``"position"`` or ``"gradient_weighted"``.
 
     Raises:
-        ValueError: another kind of map, no such layer, head or query.
+        ValueError: another kind of map, no such image, layer, head or query, or pixels of other images.
     """
-    if maps not in _MAPS:
-        raise unknown_name("maps", maps, _MAPS)
-    numbers = range(len(seen)) if layers is None else layers
+    check_choice("maps", maps, _MAPS)
+    pixels, image, query = pixels_of(seen, pixels), image_of(seen, image), as_query(query)
+    numbers = layers_of(seen, layers)
     rows = []
     for layer, chosen in zip(numbers, heads_of(seen, numbers, heads), strict=True):
         grid = image_grid(seen, layer)
@@ -191,25 +195,6 @@ def image_grid(seen: Recording, layer: int) -> TokenGrid:
     if grid.ndim != 2:
         raise ValueError(f"layer {layer} does not attend over a whole image: its keys lie on {grid.size}")
     return grid
-
-
-def asked_of(seen: Recording, layer: int, query: Query) -> Query:
-    """What to ask a layer where a patch is asked for: layers that pool have queries of their own, and show these."""
-    return "mean" if isinstance(query, tuple) and seen.pools(layer) else query
-
-
-def heads_of(seen: Recording, layers: Sequence[int], heads: Sequence[int] | None) -> list[list[int]]:
-    """Which of the wanted heads every layer has; layers may differ in their number.
-
-    Raises:
-        ValueError: a head that none of the layers has.
-    """
-    numbers = [seen.heads(layer) for layer in layers]
-    if heads is None:
-        return [list(range(number)) for number in numbers]
-    for head in heads:
-        seen.head(layers[numbers.index(max(numbers))], head)
-    return [[head for head in heads if head < number] for number in numbers]
 
 
 _HOLDER = re.compile(r"(\.(attn|attention|self_attn|self|self_attention))+$")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from vit_rpe.viz.plots.asked import layers_of
 from vit_rpe.viz.plots.canvas import new_figure
 from vit_rpe.viz.recording.recording import Recording
 from vit_rpe.viz.recording.rotation import rotation_frequencies
@@ -24,13 +25,12 @@ def plot_frequencies(seen: Recording, *, layers: Sequence[int] | None = None) ->
     Raises:
         ValueError: no such layer, or layers that do not rotate.
     """
-    numbers = list(range(len(seen)) if layers is None else layers)
     found = []
-    for layer in numbers:
+    for layer in layers_of(seen, layers):
         rotation = seen.call(layer).terms.rotate_q
         if rotation is None:
             raise ValueError(f"layer {layer} does not rotate its queries and keys: it has no frequencies")
-        found.append((f"layer {layer % len(seen)}", rotation_frequencies(rotation, seen.grids(layer)[0]).cpu()))
+        found.append((f"layer {layer}", rotation_frequencies(rotation, seen.grids(layer)[0]).cpu()))
     if all(torch.equal(values, found[0][1]) for _, values in found):
         found = [("every layer" if len(found) > 1 else found[0][0], found[0][1])]
     columns = min(4, len(found))

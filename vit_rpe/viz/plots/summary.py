@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from vit_rpe.viz.plots.asked import asked_of, heads_of, image_of, layer_of, layers_of, names_of, pixels_of
 from vit_rpe.viz.plots.canvas import HEADS, colour_scale, new_figure, whole_numbers
 from vit_rpe.viz.plots.overlay import (
-    asked_of,
-    heads_of,
     image_grid,
     layer_label,
     marked_patch,
     plot_overlays,
     query_text,
 )
-from vit_rpe.viz.recording.query import Query
+from vit_rpe.viz.recording.query import Query, as_query
 from vit_rpe.viz.recording.recording import Recording
 
 if TYPE_CHECKING:
@@ -35,11 +34,15 @@ def plot_rollout(
         pixels: (B, C, height, width) in 0..1.
         query: whose rollout.
         names: of the images.
+
+    Raises:
+        ValueError: no such query, or pixels or names that are not those of the recorded images.
     """
+    pixels, query = pixels_of(seen, pixels), as_query(query)
     found = seen.rollout(query)
     grid = image_grid(seen, 0)
     prefix = found.weights.shape[1] - grid.num_patches
-    labels = [str(index) for index in range(len(pixels))] if names is None else list(names)
+    labels = names_of(names, len(pixels))
     rows = [[("image", None), ("rollout", found.weights[index, prefix:])] for index in range(len(pixels))]
     title = f"rollout of {query_text(query)}"
     if found.approximate is not None:
@@ -54,21 +57,20 @@ def plot_distance(seen: Recording, *, layers: Sequence[int] | None = None) -> Fi
     Layers that pool have no place on the image and are left out.
 
     Raises:
-        ValueError: no other layers.
+        ValueError: no such layer, or none besides them.
     """
-    numbers = [layer for layer in (range(len(seen)) if layers is None else layers) if not seen.pools(layer)]
+    numbers = [layer for layer in layers_of(seen, layers) if not seen.pools(layer)]
     if not numbers:
         raise ValueError("layers that pool have no distance: their queries are nowhere on the image")
     found = [seen.distance(layer).mean(dim=0).cpu() for layer in numbers]
-    places = [layer % len(seen) for layer in numbers]
     last = max(map(len, found)) - 1
     figure = new_figure(max(5, 0.45 * len(numbers) + 2.5), 3.4)
     panel = figure.subplots()
-    for place, distance in zip(places, found, strict=True):
+    for place, distance in zip(numbers, found, strict=True):
         heads = range(len(distance))
         panel.scatter([place] * len(distance), distance, s=22, alpha=0.75, c=heads, cmap=HEADS, vmin=0, vmax=last)
-    panel.plot(places, [float(distance.mean()) for distance in found], color="0.4", linewidth=1, label="mean of heads")
-    panel.set_xlim(min(places) - 0.5, max(places) + 0.5)
+    panel.plot(numbers, [float(distance.mean()) for distance in found], color="0.4", linewidth=1, label="mean of heads")
+    panel.set_xlim(min(numbers) - 0.5, max(numbers) + 0.5)
     whole_numbers(panel.xaxis)
     panel.set_xlabel("layer")
     panel.set_ylabel(f"mean attention distance ({'patches' if seen.image else 'tokens'})")
@@ -100,7 +102,11 @@ def plot_split(
         layer: number of the layer.
         heads: which; default all.
         query: whose attention.
+
+    Raises:
+        ValueError: no such image, layer, head or query, or pixels of other images.
     """
+    pixels, image, layer = pixels_of(seen, pixels), image_of(seen, image), layer_of(seen, layer)
     grid = image_grid(seen, layer)
     query = asked_of(seen, layer, query)
     (chosen,) = heads_of(seen, [layer], heads)

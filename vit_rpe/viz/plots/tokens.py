@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from vit_rpe.viz.plots.asked import heads_of, image_of, layer_of
 from vit_rpe.viz.plots.canvas import ATTENTION, new_figure
 from vit_rpe.viz.plots.overlay import shorten
 from vit_rpe.viz.recording.recording import Recording
@@ -35,16 +36,16 @@ def plot_tokens(
     Raises:
         ValueError: labels that do not fit the map, or no such layer, head or sample.
     """
-    keys = list(query_labels) if key_labels is None else list(key_labels)
+    layer, sample = layer_of(seen, layer), image_of(seen, sample, "sample")
+    queries = _labels(query_labels, "query_labels")
+    keys = queries if key_labels is None else _labels(key_labels, "key_labels")
     weights = seen.attention(layer)
-    if not 0 <= sample < len(weights):
-        raise ValueError(f"sample {sample} does not exist: the recording has {len(weights)}")
-    if weights.shape[2:] != (len(query_labels), len(keys)):
+    if weights.shape[2:] != (len(queries), len(keys)):
         raise ValueError(
-            f"{len(query_labels)} query labels and {len(keys)} key labels do not fit a map of "
+            f"{len(queries)} query labels and {len(keys)} key labels do not fit a map of "
             f"{weights.shape[2]} queries and {weights.shape[3]} keys"
         )
-    chosen = [seen.head(layer, head) for head in (range(weights.shape[1]) if heads is None else heads)]
+    (chosen,) = heads_of(seen, [layer], heads)
     side_h, side_w = (max(1.8, 0.17 * length) for length in weights.shape[2:])
     figure = new_figure(side_w * len(chosen) + 1.8, side_h + 1.4)
     axes = figure.subplots(1, len(chosen), squeeze=False, sharey=True)[0]
@@ -55,11 +56,18 @@ def plot_tokens(
         panel.set_title(f"head {head}", fontsize=9)
         panel.set_xticks(range(len(keys)), [_label(key) for key in keys], rotation=90, fontsize=7)
         panel.set_xlabel("key", fontsize=8)
-    axes[0].set_yticks(range(len(query_labels)), [_label(label) for label in query_labels], fontsize=7)
+    axes[0].set_yticks(range(len(queries)), [_label(label) for label in queries], fontsize=7)
     axes[0].set_ylabel("query", fontsize=8)
     figure.colorbar(drawn, ax=axes, shrink=0.8, label="attention")
-    figure.suptitle(f"layer {layer % len(seen)}: attention, token by token", fontsize=10)
+    figure.suptitle(f"layer {layer}: attention, token by token", fontsize=10)
     return figure
+
+
+def _labels(given: Any, what: str) -> list[str]:
+    try:
+        return [str(label) for label in given]
+    except TypeError:
+        raise ValueError(f"{what} must be one text per token, got {given!r}") from None
 
 
 def _label(text: str) -> str:

@@ -28,13 +28,18 @@ def record_class(
         device: where maps are computed later; default: where the model is.
 
     Raises:
-        ValueError: outputs that are not (B, classes), targets of another number or kind, or a class that
-            does not exist.
+        ValueError: no batch, outputs that are not (B, classes) numbers, targets of another number or kind, or a class
+            that does not exist.
     """
+    if not isinstance(x, Tensor) or not x.ndim or not len(x):
+        got = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
+        raise ValueError(f"x must be a tensor of a batch of one or more, got {got}")
     with torch.enable_grad(), record(model, device=device, keep_outputs=True) as seen:
         scores = model(x.detach().requires_grad_() if x.is_floating_point() else x)
         if scores.ndim != 2:
             raise ValueError(f"a class needs a classifier's (batch, classes) output, got {tuple(scores.shape)}")
+        if bool(scores.isnan().any()):
+            raise ValueError("the model's answer is not a number: no class has a gradient")
         chosen = scores.argmax(dim=1) if target is None else classes(target, len(scores)).to(scores.device)
         if bool(((chosen < 0) | (chosen >= scores.shape[1])).any()):
             raise ValueError(f"class {target} does not exist: the model has {scores.shape[1]} classes")

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
+from vit_rpe.checks import check_within
 from vit_rpe.position.geometry import TokenGrid, offsets
 from vit_rpe.position.offset_tables import offset_range
 
@@ -28,8 +29,9 @@ def rollout(maps: Iterable[Tensor], *, residual: float = 0.5) -> Tensor:
         (B, N, N), rows sum to 1.
 
     Raises:
-        ValueError: no map, or maps between different tokens.
+        ValueError: no map, maps between different tokens, or no share.
     """
+    check_within("residual", residual, 0, 1)
     joint: Tensor | None = None
     for weights in maps:
         check_axes(weights, "rollout", "(B, H, N, N)")
@@ -109,8 +111,22 @@ class OffsetMean:
 def picture_range(q: TokenGrid, k: TokenGrid) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The lowest key minus query per axis, and how many there are from it to the highest: the frame of
     :func:`by_offset`."""
+    check_grids("picture_range", q, k)
     ranges = [offset_range(k, q, axis) for axis in range(q.ndim)]  # exchanged: key minus query
     return tuple(low for low, _ in ranges), tuple(size for _, size in ranges)
+
+
+def check_grids(caller: str, q: object, k: object) -> None:
+    """The grids of queries and keys are grids, of the same axes.
+
+    Raises:
+        ValueError: they are not.
+    """
+    for grid in (q, k):
+        if not isinstance(grid, TokenGrid):
+            raise ValueError(f"{caller} needs grids such as TokenGrid((8, 12)), got {grid!r}")
+    if q.ndim != k.ndim:  # type: ignore[attr-defined]
+        raise ValueError(f"{caller} needs grids of the same axes, got {q!r} and {k!r}")
 
 
 def check_axes(
@@ -121,6 +137,10 @@ def check_axes(
     Raises:
         ValueError: they have not; both shapes are named.
     """
+    if not isinstance(values, Tensor):
+        raise ValueError(f"{caller} needs values {expected} as a tensor, got {type(values).__name__}")
+    if (q, k) != (None, None):
+        check_grids(caller, q, k)
     shape = tuple(values.shape)
     if len(shape) != expected.count(",") + 1:
         raise ValueError(f"{caller} needs values {expected}, got the shape {shape}")

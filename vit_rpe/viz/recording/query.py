@@ -5,12 +5,35 @@ Legend: B batch, H heads, Nq/Nk query/key tokens with prefix.
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 
+from vit_rpe.checks import check_type, closest, plain
 from vit_rpe.position.geometry import TokenGrid
 
 Query = int | tuple[int, ...] | str
 """A token's number in the sequence, a grid position such as ``(5, 9)``, ``"class"`` or ``"mean"``."""
+
+
+def as_query(given: Any) -> Query:
+    """A query that a person gives, with lists and NumPy's numbers as Python's own.
+
+    Raises:
+        ValueError: none of the kinds of a query; whether a layer has it is asked later.
+    """
+    query = tuple(given) if isinstance(given, list) or getattr(given, "ndim", 0) == 1 else given
+    query = plain(query)
+    if isinstance(query, str) and query in ("class", "mean"):
+        return query
+    try:
+        check_type("query", query, int | tuple[int, ...])
+    except ValueError:
+        hint = closest(query, ("class", "mean")) if isinstance(query, str) else ""
+        raise ValueError(
+            f"query must be a token's number, a grid position such as (5, 9), 'class' or 'mean', got {given!r}{hint}"
+        ) from None
+    return query
 
 
 def parse_query(text: str) -> Query:

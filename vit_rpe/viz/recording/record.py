@@ -18,6 +18,7 @@ import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
+from vit_rpe.devices import find_device
 from vit_rpe.layers import AttentionLayer
 from vit_rpe.models.families import (
     Place,
@@ -48,8 +49,12 @@ def record(model: nn.Module, *, device: Device = None, keep_outputs: bool = Fals
         The recording; it can be read after the block, when the hooks are gone.
 
     Raises:
-        ValueError: the model has no attention layer, or one that no family describes; the message names its class.
+        ValueError: no such device, or the model has no attention layer, or one that no family describes; the message
+            names its class.
     """
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"record needs a model, an nn.Module, got {model!r}")
+    device = None if device is None else find_device(device)
     layers = attention_layers(model)
     require_described(model)
     if not layers:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from vit_rpe.attention import AttentionCall
 from vit_rpe.attention.lazy_terms import content_terms
-from vit_rpe.checks import warn_renamed
+from vit_rpe.checks import check_choice, check_index, check_within, warn_renamed
 from vit_rpe.layers import AttentionLayer
 from vit_rpe.models.families import Sight, family_of, whole_image
 from vit_rpe.models.families.pooling import ClassAttention
@@ -24,7 +24,7 @@ from vit_rpe.viz.recording.inputs import Device, mean_tokens, moved, on_device
 from vit_rpe.viz.recording.maps import OffsetMean
 from vit_rpe.viz.recording.on_image import map_of, place_map, pooled_map
 from vit_rpe.viz.recording.parts import first_terms, parts_of, window_rows
-from vit_rpe.viz.recording.query import Query, pick_query, query_token
+from vit_rpe.viz.recording.query import Query, as_query, pick_query, query_token
 from vit_rpe.viz.recording.through import Layer, Rollout, distance, roll
 
 
@@ -155,9 +155,10 @@ class Recording:
             residual: share of the identity.
 
         Raises:
-            ValueError: no such query, or layers over tokens that differ.
+            ValueError: no such query or share, or layers over tokens that differ.
         """
-        numbers = range(len(self))
+        check_within("residual", residual, 0, 1)
+        query, numbers = as_query(query), range(len(self))
         if query != "class" and all(self.pools(layer) for layer in numbers):
             query = "class"
         last = next((layer for layer in reversed(numbers) if not self.pools(layer)), None)
@@ -189,7 +190,7 @@ class Recording:
                 recorded images (which then are one).
 
         Raises:
-            ValueError: no such layer, or a mean over tokens that a cache holds from earlier calls.
+            ValueError: no such layer or mean, or a mean over tokens that a cache holds from earlier calls.
         """
         call = self._call(layer, mean=mean)
         return call._replace(position=call.terms)
@@ -197,6 +198,8 @@ class Recording:
     def _call(self, layer: int, *, mean: str | None = None) -> AttentionCall:
         """The same, with terms that need not be built for all queries at once."""
         name = self._name(layer)
+        if mean is not None:
+            check_choice("mean", mean, ("image", "batch"))
         module, inputs = self.calls[name]
         if inputs.get("cache") is not None:
             if mean is not None and inputs["cache"].length > 0:
@@ -262,6 +265,7 @@ class Recording:
 
     def _map(self, call: AttentionCall, layer: int, head: int | None, query: Query | None) -> Tensor:
         """The weights of a call; of one query on the image where it is known what the layer sees."""
+        query = None if query is None else as_query(query)
         sight, image = self._asked(layer, query)
         if sight is None or sight.pools:
             return self._placed(call.weights(), layer, head, query)
@@ -271,6 +275,7 @@ class Recording:
 
     def _placed(self, weights: Tensor, layer: int, head: int | None, query: Query | None) -> Tensor:
         """The same from the weights of all pairs, (B W, H, Nq, Nk)."""
+        query = None if query is None else as_query(query)
         sight, image = self._asked(layer, query)
         if sight is None or query is None:
             return self._select(weights, layer, head, query)
@@ -299,6 +304,11 @@ class Recording:
         return sight, image
 
     @property
+    def num_images(self) -> int:
+        """Samples of the batch that ran last."""
+        return self._call(0).q.shape[0] // len(self.sight(0).origins)
+
+    @property
     def num_heads(self) -> int:
         """Heads of the first layer."""
         return self.heads(0)
@@ -318,11 +328,7 @@ class Recording:
         return weights if query is None and head is None else weights.clone()
 
     def _name(self, layer: int) -> str:
-        if not -len(self) <= layer < len(self):
-            raise ValueError(
-                f"layer {layer} does not exist: the recording has {len(self)} layers, 0 to {len(self) - 1}"
-            )
-        return self.names[layer]
+        return self.names[check_index("layer", layer, len(self), "the recording", from_end=True)]
 
     def head(self, layer: int, head: int) -> int:
         """The number of a head, checked.
@@ -330,7 +336,4 @@ class Recording:
         Raises:
             ValueError: the layer has no such head.
         """
-        num_heads = self.heads(layer)
-        if not 0 <= head < num_heads:
-            raise ValueError(f"head {head} does not exist: the layer has {num_heads} heads, 0 to {num_heads - 1}")
-        return head
+        return check_index("head", head, self.heads(layer), "the layer")
