@@ -166,7 +166,7 @@ def test_every_option_has_its_place() -> None:
          "whose weights are taken"),
         ("--train.optimizer=adan --train.betas=[0.5,0.6]", "takes 3, [0.98, 0.92, 0.99] of its own"),
         ("--train.betas=[1.5,0.6]", "train.betas must lie from 0 to below 1, got [1.5, 0.6]"),
-        ("--train.lr=1e-6", "train.min_lr=1e-05 is above train.lr=1e-06: training would end at a higher rate"),
+        ("--train.lr=1e-6", "train.min_lr=1e-05 is above train.lr=1e-06: training would end above its top"),
         ("--train.min_lr=1", "train.min_lr=1 is above train.lr=0.001"),
         ("--train.lr=1e-7 --train.min_lr=0", "train.warmup_lr=1e-06 is above train.lr=1e-07: training would begin"),
         ("--train.optimizer=adahessian", "train.optimizer=adahessian needs second derivatives"),

@@ -134,8 +134,8 @@ def _check_rates(train: TrainConfig) -> None:
         if is_used and train.schedule != "none" and given > train.lr:
             where = "begin" if option == "warmup_lr" else "end"
             raise ValueError(
-                f"train.{option}={given:g} is above train.lr={train.lr:g}: training would {where} at a higher rate than "
-                f"its top; give --train.{option} a value up to train.lr"
+                f"train.{option}={given:g} is above train.lr={train.lr:g}: training would {where} above its "
+                f"top rate; give --train.{option} a value up to train.lr"
             )
 
 
