@@ -16,7 +16,6 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "vit_rpe"
 FLOORS = {
     "checks": 0,
-    "devices": 0,
     "plugins": 0,
     "precision": 0,
     "position": 1,

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from vit_rpe.data.images import copies as module
-from vit_rpe.data.images.copies import copies
+from vit_rpe.data.images.copies import between_classes, copies
 from vit_rpe.data.sources import ArrayImages, SubsetImages
+from vit_rpe.data.sources.base import FileImages
 
 from .image_files import write_class_folders
 from .test_splits import FILES, build
@@ -73,3 +74,27 @@ def test_arrays_and_sets_too_large_to_look_at(monkeypatch: pytest.MonkeyPatch) -
     assert copies(train, SubsetImages(images, np.array([3, 4]))) == []
     monkeypatch.setattr(module, "MOST", 4)
     assert copies(train, val) is None
+
+
+def test_against_all_pairs_and_little_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of few sizes, beginnings and ends, compared byte for byte; whole files are read only where both agree."""
+    random = np.random.default_rng(0)
+    contents = [
+        bytes([start]) * size + bytes([end]) * 1500 for start, end, size in random.integers(0, 3, (40, 3)).tolist()
+    ]
+    paths = [str(tmp_path / f"{number:02d}.png") for number in range(40)]
+    for path, content in zip(paths, contents, strict=True):
+        Path(path).write_bytes(content)
+    labels = random.integers(0, 3, 40)
+    images = FileImages(paths, labels)  # type: ignore[arg-type]
+    first = {content: contents.index(content) for content in contents}
+    expected = [(i, first[contents[i]]) for i in range(40) if labels[i] != labels[first[contents[i]]]]
+    assert between_classes(images) == expected
+    assert expected
+    train, val = SubsetImages(images, np.arange(5, 25)), SubsetImages(images, np.r_[30:40, 0:5])
+    mine, held = contents[5:25], contents[30:40] + contents[:5]
+    assert copies(train, val) == [(i, held.index(own)) for i, own in enumerate(mine) if own in held]
+    for number, path in enumerate(paths):
+        Path(path).write_bytes(contents[number] + bytes([number]))
+    monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail(f"{path} was read whole"))
+    assert (between_classes(images), copies(train, val)) == ([], [])

@@ -28,6 +28,7 @@ def test_at_another_size_it_starts_from_the_resampled_weights(tiny, tmp_path: Pa
     assert model.blocks[0].attn.rpe.table.shape == (3, 11, 7)
 
 
+@pytest.mark.filterwarnings("always:the data have the classes")
 def test_other_classes_get_a_new_classifier(tiny, tmp_path: Path) -> None:
     """The checkpoint has 10 classes, the images of the second run have two."""
     import numpy as np

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ import torch
 import transformers as hf
 from PIL import Image
 from safetensors.torch import save_file
+from torch import nn
 
 from vit_rpe.cli import main
+from vit_rpe.commands._named_model import _load_weights
 
 SWIN = "swin_tiny_patch4_window7_224"
 ARGS = {"embed_dim": 24, "depths": [2, 2], "num_heads": [2, 4], "num_classes": 5}
@@ -200,3 +203,21 @@ def test_a_size_that_a_model_refuses(picture: Path, tmp_path: Path, capsys: pyte
     given = ("--model", "maxvit_tiny_tf_224", "--model-args", small, "--img-size", 112)
     assert main(words("explore", picture, tmp_path / "page.html", *given)) == 1
     assert "maxvit_tiny_tf_224 does not take images of 112 x 112 pixels" in capsys.readouterr().err
+
+
+def test_the_size_that_positions_were_trained_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A model of torch's file keeps it, wrapped too; a file of bare tensors does not, which is said."""
+    args = {"rpe": "cpb", "img_size": 32, "depth": 1, "num_classes": 3}
+    trained: Any = timm.create_model("vit_rpe_tiny_patch4_32", **args)
+    trained.set_input_size((24, 40))
+    wrapped = {"model": nn.Sequential(OrderedDict(module=trained)).state_dict()}
+    for name, state in (("plain.pth", trained.state_dict()), ("wrapped.pth", wrapped)):
+        torch.save(state, tmp_path / name)
+        model: Any = timm.create_model("vit_rpe_tiny_patch4_32", **{**args, "img_size": (24, 40)})
+        assert model.blocks[0].attn.rpe.native == (6, 10)
+        _load_weights(model, tmp_path / name)
+        assert model.blocks[0].attn.rpe.native == (8, 8), name
+        assert capsys.readouterr().err == ""
+    save_file(trained.state_dict(), tmp_path / "bare.safetensors")
+    _load_weights(model, tmp_path / "bare.safetensors")
+    assert "does not say the grid its positions were trained on, 8 x 8 tokens are taken" in capsys.readouterr().err

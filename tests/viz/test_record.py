@@ -241,7 +241,7 @@ def test_selection_of_head_and_query() -> None:
         ({"layer": 0, "query": (3, 0)}, "query 3,0 is outside the grid of 3 x 5 tokens"),
         ({"layer": 0, "query": (1,)}, "query 1 must name 2 numbers, one per axis of 3 x 5 tokens"),
         ({"layer": 0, "query": NUM_TOKENS}, "query 20 is outside the sequence of 20 tokens"),
-        ({"layer": 0, "query": "centre"}, "query 'centre' names no single token"),
+        ({"layer": 0, "query": "centre"}, "query must be a token's number, a grid position .*, got 'centre'"),
     ],
 )
 def test_what_does_not_exist_is_refused(ask: dict[str, Any], message: str) -> None:

@@ -184,3 +184,20 @@ def _load_weights(model: nn.Module, file: Path) -> None:
         given, expected = tuple(found[key].shape), tuple(wanted[key].shape)
         raise ValueError(f"--weights {file}: {key} has shape {given}, the model's has {expected}")
     model.load_state_dict(found)
+    if not getattr(found, "_metadata", None):
+        _say_native(model, file)
+
+
+def _say_native(model: nn.Module, file: Path) -> None:
+    """Tell which size is taken for the one that encodings were trained on, where their formula holds it and a file of
+    bare tensors does not."""
+    from vit_rpe.encodings import find_encodings
+
+    natives = {encoding.remembered().get("native") for _, encoding in find_encodings(model)} - {None}
+    if natives:
+        size = ", ".join(" x ".join(map(str, native)) for native in sorted(natives))
+        print(
+            f"note: {file} does not say the grid its positions were trained on, {size} tokens are taken; "
+            '--model-args with "native" in "rpe" names another',
+            file=sys.stderr,
+        )

@@ -85,8 +85,8 @@ def image_size(words: list[int] | None) -> tuple[int, int] | None:
 
 
 def choose_device(word: str) -> torch.device:
-    """The device of ``--device``, as :func:`vit_rpe.devices.find_device` says."""
-    from vit_rpe.devices import find_device
+    """The device of ``--device``, as :func:`vit_rpe.position.devices.find_device` says."""
+    from vit_rpe.position.devices import find_device
 
     return find_device(word)
 

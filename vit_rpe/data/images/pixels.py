@@ -48,8 +48,18 @@ def opened(image: Image.Image | np.ndarray | str | Path | Any, *, max_pixels: in
     from PIL import Image
 
     if isinstance(image, np.ndarray):
-        if image.dtype != np.uint8 or image.ndim not in (2, 3):
-            raise ValueError(f"array {image.dtype} {image.shape}, expected uint8 (h, w) or (h, w, channels)")
+        channels = image.shape[2] if image.ndim == 3 else 1
+        if image.dtype != np.uint8 or image.ndim not in (2, 3) or channels not in (1, 3, 4) or not image.size:
+            raise ValueError(
+                f"array {image.dtype} {image.shape}, expected uint8 (h, w) or (h, w, 1, 3 or 4 channels) of one pixel "
+                "or more"
+            )
+    elif not isinstance(image, (Image.Image, str, Path)) and not hasattr(image, "seek"):
+        raise ValueError(
+            f"{type(image).__name__}, expected a path, a Pillow image, a binary file, or an array uint8 (h, w) or "
+            "(h, w, channels)"
+        )
+    if isinstance(image, np.ndarray):
         image = Image.fromarray(image[..., 0] if image.ndim == 3 and image.shape[2] == 1 else image)
     if isinstance(image, Image.Image):
         yield _not_too_large(image, max_pixels)

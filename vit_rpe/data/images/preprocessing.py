@@ -10,7 +10,7 @@ B batch, C channels, H and W the size the model takes.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vit_rpe.checks import check_choice
+from vit_rpe.checks import check_choice, check_count, check_type, plain
 from vit_rpe.data.errors import bad_image, printable
 from vit_rpe.data.images.config import INTERPOLATIONS
 from vit_rpe.data.images.pixels import opened, to_mode, with_channels
@@ -52,13 +52,24 @@ class Preprocessing:
     max_pixels: int = 89_478_485
 
     def __post_init__(self) -> None:
+        for key, kind in (("img_size", tuple[int, int]), ("mean", tuple[float, ...]), ("std", tuple[float, ...])):
+            object.__setattr__(self, key, plain(getattr(self, key)))
+            check_type(key, getattr(self, key), kind)
+        check_type("background", self.background, tuple[int, int, int])
+        for side in self.img_size:
+            check_count("each side of img_size", side)
+        check_count("max_pixels", self.max_pixels)
         check_choice("interpolation", self.interpolation, INTERPOLATIONS)
+        if not 0 < self.crop_pct <= 1:
+            raise ValueError(f"crop_pct={self.crop_pct}, expected a share above 0, at most 1")
         if self.in_chans not in (1, 3):
             raise ValueError(f"in_chans={self.in_chans}, images are read with 1 or 3 channels")
         for key in ("mean", "std"):
             if len(getattr(self, key)) != self.in_chans:
                 words = "1 number" if self.in_chans == 1 else f"{self.in_chans} numbers"
                 raise ValueError(f"{key}={getattr(self, key)}, expected {words}, one per channel")
+        if min(self.std) <= 0:
+            raise ValueError(f"std={self.std}, expected numbers above 0")
 
     @property
     def unit(self) -> str:
@@ -84,10 +95,15 @@ class Preprocessing:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Preprocessing:
-        """Inverse of ``to_dict``; unknown keys raise ``ValueError``."""
+        """Inverse of ``to_dict``; unknown and missing keys raise ``ValueError``."""
+        if not isinstance(values, dict):
+            raise ValueError(f"preprocessing must be a mapping, got {values!r}")
         known = [field.name for field in fields(cls)]
         for key in values:
             check_choice("preprocessing key", key, known)
+        missing = [field.name for field in fields(cls) if field.default is MISSING and field.name not in values]
+        if missing:
+            raise ValueError(f"preprocessing lacks {', '.join(missing)}")
         given: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
         }
@@ -106,7 +122,14 @@ class Preprocessing:
         return self.normalize(torch.from_numpy(pixels.transpose(2, 0, 1).copy()))
 
     def normalize(self, images: Tensor) -> Tensor:
-        """uint8 (..., C, H, W) to float32 of the same shape, on the device the images are on."""
+        """uint8 (..., C, H, W) to float32 of the same shape, on the device the images are on.
+
+        Raises:
+            ValueError: floats, which would be on another scale, or another number of channels.
+        """
+        if not isinstance(images, Tensor) or images.is_floating_point() or images.shape[-3:-2] != (self.in_chans,):
+            got = f"{images.dtype} {tuple(images.shape)}" if isinstance(images, Tensor) else type(images).__name__
+            raise ValueError(f"images must be a tensor uint8 (..., {self.in_chans}, height, width), got {got}")
         mean = torch.tensor(self.mean, dtype=torch.float32, device=images.device).mul_(255).view(-1, 1, 1)
         scale = torch.tensor(self.std, dtype=torch.float32, device=images.device).mul_(255).reciprocal_().view(-1, 1, 1)
         return images.to(torch.float32).sub_(mean).mul_(scale)

@@ -61,9 +61,16 @@ class FileImages:
         return printable(self.paths[index])
 
     def sizes(self) -> np.ndarray:
-        """Bytes of every file (N,)."""
+        """Bytes of every file (N,), -1 where there is none."""
         paths = map(self.paths.__getitem__, range(len(self.paths)))
-        return np.array([os.path.getsize(path) if os.path.exists(path) else -1 for path in paths], dtype=np.int64)
+        return np.fromiter(map(_bytes_of, paths), dtype=np.int64, count=len(self.paths))
+
+
+def _bytes_of(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except (OSError, ValueError):
+        return -1
 
 
 @dataclass(frozen=True)

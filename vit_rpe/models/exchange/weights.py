@@ -8,6 +8,7 @@ Legend: H heads, D head width, C = H D channels, R rows of a flat table.
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -49,7 +50,8 @@ class Weights(NamedTuple):
 
 
 def unwrap(state_dict: Mapping[str, object]) -> dict[str, Tensor]:
-    """The weights inside a training checkpoint, without the prefixes that wrappers add.
+    """The weights inside a training checkpoint, without the prefixes that wrappers add; what torch says of modules
+    beside them (``_metadata``: the sizes they were trained on) stays beside them.
 
     Raises:
         ValueError: there are no tensors inside.
@@ -58,13 +60,18 @@ def unwrap(state_dict: Mapping[str, object]) -> dict[str, Tensor]:
         inner = state_dict.get(key)
         if isinstance(inner, Mapping):
             state_dict = inner
+    told: dict[str, object] = dict(getattr(state_dict, "_metadata", None) or {})
     tensors = {key: value for key, value in state_dict.items() if isinstance(value, Tensor)}
     if not tensors:
         raise ValueError(f"the checkpoint holds no tensors, only: {', '.join(map(str, list(state_dict)[:5]))}")
     for prefix in PREFIXES:
         if any(key.startswith(prefix) for key in tensors):
             tensors = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
-    return tensors
+            told = {f"{path}.".removeprefix(prefix).rstrip("."): value for path, value in told.items()}
+    found = OrderedDict(tensors)
+    if told:
+        found._metadata = OrderedDict(told)  # type: ignore[attr-defined]
+    return found
 
 
 def is_foreign(state_dict: Mapping[str, Tensor]) -> bool:

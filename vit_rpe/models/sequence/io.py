@@ -45,15 +45,17 @@ def check_ways(
 def check_input(x: Tensor, vocab_size: int | None, in_features: int | None) -> None:
     """Refuse what is neither token ids (B, N) nor vectors (B, N, F), whichever the model takes.
 
-    The values of ids are not looked at, which would make an accelerator wait: see :func:`check_ids`.
+    The values of ids are not looked at, which would make an accelerator wait: :func:`check_ids` does.
 
     Raises:
         ValueError: another shape or kind of number.
     """
+    if not isinstance(x, Tensor):
+        raise ValueError(f"this model takes a tensor, got a {type(x).__name__}")
     if vocab_size is not None and (x.ndim != 2 or x.dtype not in (torch.int32, torch.int64)):
         expected = "token ids (batch, tokens), int32 or int64"
-    elif in_features is not None and (x.ndim != 3 or x.shape[2] != in_features):
-        expected = f"vectors (batch, tokens, {in_features} features)"
+    elif in_features is not None and (x.ndim != 3 or x.shape[2] != in_features or not x.is_floating_point()):
+        expected = f"vectors (batch, tokens, {in_features} features) of floats"
     else:
         return
     raise ValueError(f"this model takes {expected}, got {x.dtype} of shape {tuple(x.shape)}")

@@ -26,7 +26,7 @@ from vit_rpe.models.backbone.loading import resample_on_load, resized_embedding
 from vit_rpe.models.backbone.position import RebuildArguments
 from vit_rpe.models.backbone.resizing import resize_positions
 from vit_rpe.models.sequence.generate import check_decoding, check_prompt, continue_tokens
-from vit_rpe.models.sequence.io import HEADS, POOLS, absolute_embedding, check_ways, pool_sequence
+from vit_rpe.models.sequence.io import HEADS, POOLS, absolute_embedding, check_ids, check_ways, pool_sequence
 from vit_rpe.models.sequence.layout import lay_out, layer_cache, shared_between_layers
 from vit_rpe.position.geometry import Device, TokenGrid
 from vit_rpe.position.geometry_cache import sharing
@@ -256,7 +256,11 @@ class SequenceTransformer(nn.Module):
 
     def embed(self, x: Tensor, grid: TokenGrid) -> Tensor:
         """Ids (B, N) or vectors (B, N, F) that lie on ``grid`` to tokens (B, P + N, C)."""
-        x = self.token_embed(x)
+        try:
+            x = self.token_embed(x)
+        except IndexError:
+            check_ids(x, self.vocab_size or 0)  # says which id; an accelerator would have to wait for it
+            raise
         kind = self.pos_embed_type
         if kind in ("learned", "sincos"):
             x = x + absolute_embedding(kind, self.pos_embed, grid, self.embed_dim, x.device).to(x.dtype)

@@ -115,9 +115,13 @@ def whole_patches(
     """Images (B, in_chans, H, W), padded with zeros to whole patches where asked for.
 
     Raises:
-        ValueError: no images of that many channels, another size than the native one where that is ``strict``, or sides
-            that are not whole patches and not to be ``padded``.
+        ValueError: no images of that many channels of floats, another size than the native one where that is
+            ``strict``, or sides that are not whole patches and not to be ``padded``.
     """
+    if not isinstance(x, Tensor):
+        raise ValueError(f"the model takes images as a tensor (B, {channels}, H, W), got a {type(x).__name__}")
+    if not x.is_floating_point():
+        raise ValueError(f"the model takes normalised images of floats, got {x.dtype}")
     if x.ndim != 4 or x.shape[1] != channels:
         raise ValueError(f"the model takes images (B, {channels}, H, W), got shape {tuple(x.shape)}")
     height, width = x.shape[-2:]

@@ -18,7 +18,6 @@ import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from vit_rpe.devices import find_device
 from vit_rpe.layers import AttentionLayer
 from vit_rpe.models.families import (
     Place,
@@ -28,6 +27,7 @@ from vit_rpe.models.families import (
     place_layers,
     require_described,
 )
+from vit_rpe.position.devices import find_device
 from vit_rpe.viz.recording.inputs import Device, arguments_of, detached
 from vit_rpe.viz.recording.recording import Recording
 from vit_rpe.viz.recording.through import moved_between
