@@ -38,8 +38,8 @@ def test_both_ways_find_every_offset(
     for i, at_q in enumerate(token_positions(q)):
         for j, at_k in enumerate(token_positions(k)):
             if at_q is not None and at_k is not None:
-                found = (at - other - low for at, other, (low, _) in zip(at_q, at_k, ranges, strict=True))
-                expected[:, i, j] = table[(slice(None), *found)]
+                found = tuple(at - other - low for at, other, (low, _) in zip(at_q, at_k, ranges, strict=True))
+                expected[:, i, j] = table.movedim(0, -1)[found]
             elif prefix is not None:
                 expected[:, i, j] = prefix[:, 0 if at_k is not None else 1 if at_q is not None else 2]
     terms = PositionTerms(offset_bias=(table,), prefix_bias=prefix, grids=(q, k))
