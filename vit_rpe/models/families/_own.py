@@ -55,7 +55,9 @@ class OwnPosition:
         return made
 
 
-def network_position(spec: Mapping[str, Any], grid: TokenGrid, network: nn.Module, first: str, second: str) -> Any:
+def network_position(
+    spec: Mapping[str, Any], grid: TokenGrid, network: nn.Module, first: str, second: str
+) -> OwnPosition:
     """A network over offsets as ``cpb``: its two linear layers are taken over, or what stands in their place.
 
     Args:

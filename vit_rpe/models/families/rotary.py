@@ -125,7 +125,7 @@ def _project(layer: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     if layer.qkv is None:
         projected = (layer.q_proj(x), layer.k_proj(x), layer.v_proj(x))
     else:
-        together = project_together(layer, x) if hasattr(layer, "q_bias") else layer.qkv(x)
+        together: Any = project_together(layer, x) if hasattr(layer, "q_bias") else layer.qkv(x)
         projected = together.chunk(3, dim=-1)
     q, k, v = (part.unflatten(-1, (-1, layer.head_dim)).transpose(1, 2) for part in projected)
     return q, k, v

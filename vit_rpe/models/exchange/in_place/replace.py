@@ -128,12 +128,14 @@ def _kept(layer: Any, place: Place) -> PositionEncoding:
 
 def _new(layer: Any, place: Place, specs: Sequence[Spec], context: Mapping[str, int]) -> PositionEncoding:
     family = family_of(layer)
+    device, dtype = placement_of(layer)
     made = create_encoding(
         list(specs),
         family.num_heads(layer),
         family.head_width(layer),
         family.native(layer, place.facts),
-        **placement_of(layer)._asdict(),
+        device=device,
+        dtype=dtype,
         **context,
     ).train(layer.training)
     for part in made.parts():
