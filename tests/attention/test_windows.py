@@ -14,15 +14,15 @@ from tests.encodings.build import SCALE, build, inputs, native_grid, refuses
 from vit_rpe import RelativeMultiheadAttention, TokenGrid
 from vit_rpe.attention import attend
 from vit_rpe.attention.cpu import scratch as memory
-from vit_rpe.attention.kernels import windows
+from vit_rpe.attention.kernels import window_plan, windows
 from vit_rpe.encodings import create_encoding
 
 
 @pytest.fixture
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows, "GROUP", {"cpu": 1})
-    monkeypatch.setattr(windows, "BLOCK", 1)
-    monkeypatch.setattr(windows, "BLOCKS", 1)
+    monkeypatch.setattr(window_plan, "GROUP", {"cpu": 1})
+    monkeypatch.setattr(window_plan, "BLOCK", 1)
+    monkeypatch.setattr(window_plan, "BLOCKS", 1)
 
 
 @pytest.mark.usefixtures("_small")
@@ -35,7 +35,7 @@ def test_one_row_and_one_head_at_a_time(name: str, axes: int, options: dict[str,
 
 @pytest.mark.usefixtures("_small")
 def test_masks_and_uneven_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows, "BLOCK", 6)
+    monkeypatch.setattr(window_plan, "BLOCK", 6)
     grid = TokenGrid((5, 3), num_prefix=2)
     encoding = build("bias", grid, {"prefix": "learned"})
     tensors = inputs(grid, grid)
@@ -85,8 +85,9 @@ def test_windows_share_their_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_windows_occupy_every_thread(threads: int, batch: int, blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     q = torch.empty(batch, 1, 64 * 64, 8)
-    plan = windows.plan_windows(q, q, TokenGrid((64, 64)), batch=1)
-    assert plan.rows * 64 == blocks * windows.BLOCK
+    grid = TokenGrid((64, 64))
+    plan = window_plan.plan_windows(q, q, (grid, grid), batch=1)
+    assert window_plan.num_tokens(plan.windows[0].queries, grid) == blocks * window_plan.BLOCK
     assert blocks * batch % threads == 0
 
 
@@ -114,7 +115,7 @@ def test_layer_asks_by_window(name: str, shared: bool, monkeypatch: pytest.Monke
     asked = []
     layer.rpe.register_forward_pre_hook(lambda module, arguments: asked.append(arguments[0].size))
     monkeypatch.setattr(windows, "LARGE", 1)
-    monkeypatch.setattr(windows, "GROUP", {"cpu": 1})
+    monkeypatch.setattr(window_plan, "GROUP", {"cpu": 1})
     found = layer(x, shared=handed)
     assert_close(found, expected)
     found_gradient = torch.autograd.grad(found.square().sum(), [x, *layer.rpe.parameters()])

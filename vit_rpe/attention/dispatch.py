@@ -13,9 +13,10 @@ from typing import NamedTuple
 from torch import Tensor
 
 from vit_rpe.attention.checks import check_call
+from vit_rpe.attention.kernels.at_once import suits
 from vit_rpe.attention.kernels.explicit_weights import explicit_weights
 from vit_rpe.attention.kernels.flex import flex, flex_cannot, flex_refuses
-from vit_rpe.attention.kernels.fold import features_fold, fold, fold_refuses
+from vit_rpe.attention.kernels.fold import fold, fold_refuses
 from vit_rpe.attention.kernels.sdpa import sdpa, sdpa_refuses
 from vit_rpe.attention.kernels.windows import LARGE, build_in_windows, in_windows, pays, pays_to_build, windows_refuse
 from vit_rpe.attention.lazy_terms import LazyTerms, Position, terms_of
@@ -48,7 +49,7 @@ KERNELS: dict[str, Kernel] = {
     "eager": Kernel(eager, clips=True),
     "sdpa": Kernel(sdpa, sdpa_refuses),
     "fold": Kernel(fold, fold_refuses),
-    "windows": Kernel(in_windows, windows_refuse),
+    "windows": Kernel(in_windows, windows_refuse, cuts=True),
     "explicit_weights": Kernel(explicit_weights),
     "flex": Kernel(flex, flex_refuses, clips=True, cuts=True, cannot=flex_cannot),
 }
@@ -88,8 +89,8 @@ def attend(
     if impl != "auto":
         impl = kernel_name(impl)
     if isinstance(terms, LazyTerms):
-        if logit_clip is None and (impl == "windows" or (impl == "auto" and pays_to_build(q, k))):
-            return build_in_windows(q, k, v, terms, attend, scale=scale, visible=visible, dropout_p=dropout_p)
+        if logit_clip is None and (impl == "windows" or (impl == "auto" and pays_to_build(q, k, terms))):
+            return build_in_windows(q, k, v, terms, scale=scale, visible=visible, dropout_p=dropout_p)
         terms = terms.whole()
     check_call(q, k, v, terms)
     if impl == "auto":
@@ -110,11 +111,7 @@ def choose(q: Tensor, k: Tensor, terms: PositionTerms, logit_clip: float | None)
     """The kernel ``"auto"`` stands for: the fused one wherever it can express the terms, in windows on large grids."""
     if logit_clip is not None:
         return "eager"
-    if sdpa_refuses(terms) is not None:
-        return "explicit_weights" if fold_refuses(terms) else "fold"
-    if features_fold(q, terms):
-        return "fold"
-    return "windows" if pays(q, k, terms) else "sdpa"
+    return "windows" if pays(q, k, terms) else suits(q, terms)
 
 
 def kernel_name(impl: str) -> str:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.position.masks import GeometricMask, intersect_geometric
-from vit_rpe.position.slicing import rows_within, window_grid
+from vit_rpe.position.slicing import block_within, take_block, window_grid
 from vit_rpe.position.terms import NOTHING, PositionTerms, combine
 
 
@@ -18,7 +18,7 @@ class LazyTerms(NamedTuple):
 
     Attributes:
         q_grid, k_grid: where all queries and keys lie.
-        build: the terms for queries on a part of ``q_grid`` (or all of it) and keys on ``k_grid``.
+        build: the terms for queries on a part of ``q_grid`` and keys on a part of ``k_grid``, or all of them.
         geometric_mask: hides keys by where they lie; ``build`` does not mention it.
     """
 
@@ -67,7 +67,9 @@ def combine_later(built: PositionTerms, position: Position) -> Position:
     built = built._replace(geometric_mask=None)
 
     def both(part: TokenGrid, keys: TokenGrid) -> PositionTerms:
-        there = built if part is q else rows_within(built, (q, keys), part)
+        there = built
+        if part is not q or keys is not k:
+            there = take_block(built._replace(grids=(q, k)), block_within(q, part), block_within(k, keys))
         return combine(there, build(part, keys))
 
     return LazyTerms(q, k, both, mask)

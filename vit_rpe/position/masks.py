@@ -147,6 +147,19 @@ class GeometricMask(NamedTuple):
         """The mask of all pairs, bool (Nq, Nk)."""
         return _dense(self, q, k, None if device is None else torch.device(device))
 
+    def shows_some_key(self, q: TokenGrid, k: TokenGrid) -> bool:
+        """Whether every query surely sees a key: a prefix token or, where all queries are keys, itself."""
+        if k.num_prefix > 0:
+            return True
+        axes = zip(q.origin, q.size, q.steps, k.origin, k.size, k.steps, strict=True)
+        return q.num_prefix == 0 and all(
+            (first - first_k) % step_k == 0
+            and step % step_k == 0
+            and first - first_k >= 0
+            and first + (size - 1) * step <= first_k + (size_k - 1) * step_k
+            for first, size, step, first_k, size_k, step_k in axes
+        )
+
     def radii(self, ndim: int) -> tuple[int, ...] | None:
         """The radius of every axis; None for any distance."""
         return (self.window,) * ndim if isinstance(self.window, int) else self.window

@@ -1,0 +1,25 @@
+"""Attention of all queries and keys at hand at once, by the kernel that suits the terms."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from vit_rpe.attention.kernels.explicit_weights import explicit_weights
+from vit_rpe.attention.kernels.fold import features_fold, fold, fold_refuses
+from vit_rpe.attention.kernels.sdpa import sdpa, sdpa_refuses
+from vit_rpe.attention.reference import Options
+from vit_rpe.position.terms import PositionTerms
+
+AT_ONCE = {"sdpa": sdpa, "fold": fold, "explicit_weights": explicit_weights}
+
+
+def suits(q: Tensor, terms: PositionTerms) -> str:
+    """The fused kernel wherever it can express the terms."""
+    if sdpa_refuses(terms) is not None:
+        return "explicit_weights" if fold_refuses(terms) else "fold"
+    return "fold" if features_fold(q, terms) else "sdpa"
+
+
+def at_once(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: Options) -> Tensor:
+    """Attention by the kernel that :func:`suits` names."""
+    return AT_ONCE[suits(q, terms)](q, k, v, terms, options)
