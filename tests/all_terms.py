@@ -35,6 +35,7 @@ def everything(grid: TokenGrid) -> PositionTerms:
         grids=(grid, grid),
         offset_bias=(torch.randn(HEADS, *(2 * size - 1 for size in patches)),),
         prefix_bias=torch.randn(HEADS, 3),
+        offset_visible=(torch.rand(HEADS, *(2 * size - 1 for size in patches)) > 0.2),
         geometric_mask=GeometricMask(window=(0, 1)),
         features=(
             Features(torch.randn(1, HEADS, n, 3), torch.randn(1, 1, n, 3)),

@@ -41,9 +41,14 @@ def by_loops(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms) -> tuple[Ten
         number = int(dense_index(terms, part)[i, j])
         return part.table[h, number] if number >= 0 else torch.zeros(WIDTH)
 
-    def reaches(i: int, j: int) -> bool:
-        pairs = zip(places[i] or (), places[j] or (), radii, strict=False)
-        return all(abs(here - there) <= radius for here, there, radius in pairs)
+    def reaches(h: int, i: int, j: int) -> bool:
+        here, there = places[i], places[j]
+        if here is None or there is None:
+            return True
+        delta = [a - b for a, b in zip(here, there, strict=True)]
+        near = all(abs(steps) <= radius for steps, radius in zip(delta, radii, strict=True))
+        entry = tuple(steps + size - 1 for steps, size in zip(delta, GRID.size, strict=True))
+        return near and bool(terms.offset_visible[(h, *entry)])
 
     for b in range(BATCH):
         for h in range(HEADS):
@@ -55,7 +60,7 @@ def by_loops(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms) -> tuple[Ten
             for i in range(GRID.num_tokens):
                 logits = {}
                 for j in range(GRID.num_tokens):
-                    if not terms.visible[h, i, j] or not reaches(i, j):
+                    if not terms.visible[h, i, j] or not reaches(h, i, j):
                         continue
                     logit = (turned_q[i] * turned_k[j].conj()).real.sum()
                     logit = logit + sum(q[b, h, i] @ vector(part, h, i, j).double() for part in terms.on_query)

@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from vit_rpe import RelativeMultiheadAttention, TokenGrid
-from vit_rpe.attention.kernels import windows
+from vit_rpe.attention.kernels import window_plan, windows
 
 
 @pytest.mark.parametrize("name", ["bias", "bias_axial", "shaw", "deberta", "rope", "rope_mixed", "irpe"])
@@ -15,9 +15,9 @@ from vit_rpe.attention.kernels import windows
 def test_one_graph(name: str, large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if large:
         monkeypatch.setattr(windows, "LARGE", 1)
-        monkeypatch.setattr(windows, "GROUP", {"cpu": 1})
-        monkeypatch.setattr(windows, "BLOCK", 1)
-        monkeypatch.setattr(windows, "BLOCKS", 1)
+        monkeypatch.setattr(window_plan, "GROUP", {"cpu": 1})
+        monkeypatch.setattr(window_plan, "BLOCK", 1)
+        monkeypatch.setattr(window_plan, "BLOCKS", 1)
     torch.compiler.reset()
     layer = RelativeMultiheadAttention(24, 2, rpe=name, grid=TokenGrid((3, 5), num_prefix=1))
     compiled = torch.compile(layer, backend="eager", fullgraph=True)

@@ -18,7 +18,7 @@ from vit_rpe.encodings.lookhere import layer_factor
 from vit_rpe.encodings.rope_normalized import normalized_coordinates
 from vit_rpe.encodings.t5 import t5_bucket
 from vit_rpe.position.geometry import TokenGrid
-from vit_rpe.position.terms import dense_bias
+from vit_rpe.position.terms import dense_bias, dense_visible
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_fire_is_relative_to_how_far_the_query_could_look() -> None:
 def compass(encoding, head: int, size: int = 5) -> list[str]:
     """What the token in the middle sees in one head, a row of the picture per string."""
     grid = TokenGrid((size, size))
-    seen = encoding(grid, grid).visible[head, (size * size) // 2].reshape(size, size)
+    seen = dense_visible(encoding(grid, grid))[head, (size * size) // 2].reshape(size, size)
     return ["".join("#" if value else "." for value in row) for row in seen.tolist()]
 
 
@@ -152,7 +152,7 @@ def test_lookhere_layers_fall_from_one_and_a_half_to_a_half() -> None:
     assert (layer_factor(0, 1), layer_factor(None, None)) == (1.5, 1.0)
     grid = TokenGrid((1, 2))
     layers = [create_encoding("lookhere", 1, 4, grid, depth_index=i, depth=3)(grid, grid) for i in range(3)]
-    assert [terms.bias[0, 0, 1].item() for terms in layers] == [-0.75, -0.5, -0.25]
+    assert [dense_bias(terms)[0, 0, 1].item() for terms in layers] == [-0.75, -0.5, -0.25]
 
 
 @pytest.mark.parametrize("axes", [1, 2, 3])
@@ -293,3 +293,24 @@ def test_a_symmetric_table_is_resampled_as_its_whole(name: str) -> None:
         assert resized.grid_of(resized.state_dict()) == grid.size
     expected = dense_bias(whole.resized(grid)(grid, grid))
     torch.testing.assert_close(dense_bias(half.resized(grid)(grid, grid)), expected)
+
+
+@pytest.mark.parametrize(("size", "causal"), [((4, 3), False), ((7,), True), ((2, 3, 2), False)])
+def test_fire_is_a_table_over_offsets_where_its_threshold_is_the_larger(size: tuple[int, ...], causal: bool) -> None:
+    grid = TokenGrid(size, num_prefix=1)
+    encoding = create_encoding({"name": "fire", "causal": causal}, 2, 8, grid, dtype=torch.float64)
+    assert not encoding.has_entry_per_pair(grid, grid)
+    larger = TokenGrid(tuple(length + 2 for length in size), num_prefix=1)
+    assert encoding.has_entry_per_pair(larger, larger)
+    encoding.L.data += 0.5  # no ties, where either side may have the gradient
+    weight = torch.randn(2, grid.num_tokens, grid.num_tokens, dtype=torch.float64)
+    found = []
+    for by_offset in (True, False):
+        if not by_offset:
+            encoding.has_entry_per_pair = lambda q, k: True
+        terms = encoding(grid, grid)
+        assert (terms.bias is None) == by_offset
+        bias = dense_bias(terms)
+        found.append((bias, *torch.autograd.grad((bias * weight).sum(), list(encoding.parameters()))))
+    for mine, other in zip(*found, strict=True):
+        torch.testing.assert_close(mine, other)

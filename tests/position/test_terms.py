@@ -122,6 +122,8 @@ def test_combine_joins_and_intersects() -> None:
     assert b.visible is not None
     assert both.visible is not None
     assert torch.equal(both.visible, a.visible & b.visible)
+    assert torch.equal(both.offset_visible, a.offset_visible & b.offset_visible)
+    assert both.geometric_mask == a.geometric_mask
     assert combine(PositionTerms(), b) == b
 
 

@@ -114,10 +114,12 @@ def _check_tables(terms: PositionTerms, heads: Length) -> None:
             check_radius(terms.geometric_mask.window, q)
     for bias in terms.axis_bias:
         _check("terms.axis_bias", bias.bias, (heads, *_axis("axis_bias", bias.axis, terms)))
-    for table in terms.offset_bias:
-        q, k = _grids("offset_bias", terms)
-        offsets = (Length("offsets", offset_range(q, k, axis)[1]) for axis in range(q.ndim))
-        _check("terms.offset_bias", table, (heads, *offsets))
+    hidden = () if terms.offset_visible is None else (terms.offset_visible,)
+    for name, tables in (("offset_bias", terms.offset_bias), ("offset_visible", hidden)):
+        for table in tables:
+            q, k = _grids(name, terms)
+            offsets = (Length("offsets", offset_range(q, k, axis)[1]) for axis in range(q.ndim))
+            _check(f"terms.{name}", table, (heads, *offsets))
 
 
 def _check_vectors(name: str, part: RelativeVectors, width: int | None, call: Call, terms: PositionTerms) -> None:

@@ -24,7 +24,7 @@ from vit_rpe.attention.reference import Options, all_visible, eager
 from vit_rpe.checks import unknown_name, warn_renamed
 from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.position.geometry_cache import is_transformed
-from vit_rpe.position.terms import PositionTerms, dense_bias
+from vit_rpe.position.terms import PositionTerms, dense_bias, hide_in_table
 
 
 class Kernel(NamedTuple):
@@ -34,14 +34,15 @@ class Kernel(NamedTuple):
         run: attention of q, k, v with terms.
         refuses: the reason why it cannot compute such terms, or None.
         clips: computes ``logit_clip``.
-        cuts: reads ``terms.geometric_mask`` itself; for all others the mask is part of ``options.visible``.
+        cuts: masks told by the grids that it reads from the terms itself; for all others they are part of
+            ``options.visible``.
         cannot: the reason why it cannot make a call whose terms it can compute (device, dtype, dropout), or None.
     """
 
     run: Callable[[Tensor, Tensor, Tensor, PositionTerms, Options], Tensor]
     refuses: Callable[[PositionTerms], str | None] = lambda terms: None
     clips: bool = False
-    cuts: bool = False
+    cuts: tuple[str, ...] = ()
     cannot: Callable[[Tensor, Tensor, Tensor, PositionTerms, Options], str | None] = lambda *call: None
 
 
@@ -49,9 +50,9 @@ KERNELS: dict[str, Kernel] = {
     "eager": Kernel(eager, clips=True),
     "sdpa": Kernel(sdpa, sdpa_refuses),
     "fold": Kernel(fold, fold_refuses),
-    "windows": Kernel(in_windows, windows_refuse, cuts=True),
+    "windows": Kernel(in_windows, windows_refuse, cuts=("geometric_mask", "offset_visible")),
     "explicit_weights": Kernel(explicit_weights),
-    "flex": Kernel(flex, flex_refuses, clips=True, cuts=True, cannot=flex_cannot),
+    "flex": Kernel(flex, flex_refuses, clips=True, cuts=("geometric_mask",), cannot=flex_cannot),
 }
 OLD_NAMES = {"weighted": "explicit_weights"}
 
@@ -93,13 +94,15 @@ def attend(
             return build_in_windows(q, k, v, terms, scale=scale, visible=visible, dropout_p=dropout_p)
         terms = terms.whole()
     check_call(q, k, v, terms)
+    if visible is None:
+        terms = hide_in_table(terms)
     if impl == "auto":
         impl = choose(q, k, terms, logit_clip)
     else:
         check_kernel(impl, terms, logit_clip=logit_clip)
     # torch.func and forward mode are for the definition: fused kernels and hand-written gradients know neither
     kernel = KERNELS["eager" if is_transformed() else impl]
-    seen = all_visible(q, k, terms._replace(geometric_mask=None) if kernel.cuts else terms, visible)
+    seen = all_visible(q, k, terms._replace(**dict.fromkeys(kernel.cuts)), visible)
     options = Options(scale * terms.scale, seen, dropout_p, logit_clip)
     reason = kernel.cannot(q, k, v, terms, options)
     if reason is not None:

@@ -22,8 +22,9 @@ from torch import Tensor
 from vit_rpe.attention.reference import key_logits, query_logits
 from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.position.geometry_cache import once_per_forward
+from vit_rpe.position.offset_tables import Allocate
 from vit_rpe.position.prefix import pad_tokens
-from vit_rpe.position.terms import PositionTerms, RelativeVectors, add_prefix, dense_bias, grids_of
+from vit_rpe.position.terms import PositionTerms, RelativeVectors, add_prefix, dense_bias, fill_prefix, grids_of
 from vit_rpe.precision import full_precision
 
 Channels = tuple[Tensor, Tensor]
@@ -32,8 +33,14 @@ LONG_AXIS = 32
 """Keys along the last axis from which adding the features over pairs beats the product of channels."""
 
 
-def axis_logits(q: Tensor, k: Tensor, terms: PositionTerms, scale: float) -> Tensor | None:
-    """As :func:`position_logits`, (B or 1, H or 1, Nq, Nk): per-axis parts by their channels, the rest as defined."""
+def axis_logits(
+    q: Tensor, k: Tensor, terms: PositionTerms, scale: float, allocate: Allocate | None = None
+) -> Tensor | None:
+    """As :func:`position_logits`, (B or 1, H or 1, Nq, Nk): per-axis parts by their channels, the rest as defined.
+
+    Args:
+        allocate: memory for the result, in inference; it may lie elsewhere.
+    """
     tables = terms.axis_bias or terms.on_query or terms.on_key or terms.offset_bias
     if not (tables or terms.features) and terms.prefix_bias is None:
         return terms.bias if terms.bias is None or terms.bias.ndim == 4 else terms.bias[None]
@@ -41,7 +48,7 @@ def axis_logits(q: Tensor, k: Tensor, terms: PositionTerms, scale: float) -> Ten
     if has_axis_logits(terms):
         length = grids_of(terms)[1].size[-1]
         if type(length) is int and length >= LONG_AXIS:
-            total = broadcast_logits(q, k, terms, scale)
+            total = broadcast_logits(q, k, terms, scale, allocate)
         else:
             left, right = channels(q, k, terms, scale)
             total = left @ right.mT
@@ -101,8 +108,14 @@ def channels(q: Tensor, k: Tensor, terms: PositionTerms, scale: float) -> Channe
     return wide_left, wide_right
 
 
-def broadcast_logits(q: Tensor, k: Tensor, terms: PositionTerms, scale: float) -> Tensor:
-    """Logits of all pairs of tokens, as sums of what each axis and the prefix tokens add: (B or 1, H or 1, Nq, Nk)."""
+def broadcast_logits(
+    q: Tensor, k: Tensor, terms: PositionTerms, scale: float, allocate: Allocate | None = None
+) -> Tensor:
+    """Logits of all pairs of tokens, as sums of what each axis and the prefix tokens add: (B or 1, H or 1, Nq, Nk).
+
+    Args:
+        allocate: memory for the result, in inference.
+    """
     q_grid, k_grid = grids_of(terms)
     views = []
     for features in query_features(q, terms, scale):
@@ -116,10 +129,19 @@ def broadcast_logits(q: Tensor, k: Tensor, terms: PositionTerms, scale: float) -
         for axis, part in zip(axes, features.values.split(lengths, dim=-1), strict=True):
             along = [q_grid.size[axis] if other == axis else 1 for other in range(q_grid.ndim)]
             views.append(part.mT.reshape(*part.shape[:2], *along, *k_grid.size))
-    total = sum(views[1:], start=views[0]).to(q.dtype)
-    total = total.expand(*total.shape[:2], *q_grid.size, *k_grid.size)
-    total = total.reshape(*total.shape[:2], q_grid.num_patches, k_grid.num_patches)
-    return add_prefix(total, terms)
+    if allocate is None or len(views) == 1:
+        total = sum(views[1:], start=views[0]).to(q.dtype)
+        total = total.expand(*total.shape[:2], *q_grid.size, *k_grid.size)
+        total = total.reshape(*total.shape[:2], q_grid.num_patches, k_grid.num_patches)
+        return add_prefix(total, terms)
+    lead = torch.broadcast_shapes(*(view.shape[:2] for view in views))
+    total = allocate((*lead, q_grid.num_tokens, k_grid.num_tokens), views[0])
+    pairs = total[:, :, q_grid.num_prefix :, k_grid.num_prefix :]
+    pairs = pairs.unflatten(3, k_grid.size).unflatten(2, q_grid.size)
+    torch.add(views[0], views[1], out=pairs)
+    for view in views[2:]:
+        pairs += view
+    return fill_prefix(total, terms)
 
 
 def query_features(q: Tensor, terms: PositionTerms, scale: float) -> list[Features]:

@@ -11,6 +11,7 @@ vit-rpe benchmark data
 from __future__ import annotations
 
 import argparse
+from contextlib import nullcontext
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from vit_rpe.benchmark.measuring.compare import Result
 
-SUITES = ("readme", "small", "recent", "windowed", "compile", "gpu")
+SUITES = ("readme", "small", "large", "recent", "windowed", "compile", "gpu")
 CLOCKS = ("wall", "cpu")
 
 _OF_GRID = ("size", "img_size", "patch_size", "depth", "batch", "mode", "execution", "attn_impl", "device", "dtype")
@@ -32,7 +33,7 @@ MEANINGLESS = {
     "suite": ("encodings", "against", "curve", "profile", "largest", "frozen", "memory", *_OF_GRID),
     "curve": ("quick", "against", "profile", "frozen", "memory", "img_size", "patch_size", "depth", "execution"),
     "against": ("quick", "encodings", "profile", "largest", "frozen", "memory", "attn_impl"),
-    "profile": ("quick", "largest", "memory", "seconds", "clock"),
+    "profile": ("quick", "largest", "memory", "seconds", "clock", "neighbour"),
     "": ("quick", "largest"),
 }
 """Options without effect, by the option that says what is measured."""
@@ -63,6 +64,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--memory", action="store_true", help="also peak memory, in a process for each candidate")
     add_device(parser, default="cpu")
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
+    parser.add_argument(
+        "--neighbour", action="store_true", help="beside processes that keep every core busy, as on a shared machine"
+    )
     parser.add_argument("--threads", type=int, help="CPU threads; default: torch's")
     parser.add_argument("--clock", default="wall", choices=CLOCKS, help="cpu: time of this process only")
     parser.add_argument("--seconds", type=float, default=15.0, help="time of one comparison, about")
@@ -95,49 +99,63 @@ def run(args: argparse.Namespace) -> None:
         return _run_profile(args)
     import torch
 
-    from vit_rpe.benchmark.compile_suite import compile_suite
-    from vit_rpe.benchmark.gpu_suite import choices, gpu_suite
-    from vit_rpe.benchmark.grid import measure_curve, measure_grid, measure_peers
-    from vit_rpe.benchmark.measuring.compare import Effort, machine
-    from vit_rpe.benchmark.readme_suite import readme_suite
-    from vit_rpe.benchmark.recent_suite import recent_suite
+    from vit_rpe.benchmark.gpu_suite import choices
+    from vit_rpe.benchmark.measuring.compare import machine
+    from vit_rpe.benchmark.measuring.neighbour import neighbour
     from vit_rpe.benchmark.report import markdown
-    from vit_rpe.benchmark.small_suite import small_suite
-    from vit_rpe.benchmark.windowed_suite import windowed_suite
 
     if args.threads is not None:
         torch.set_num_threads(args.threads)
-    effort = Effort(seconds=args.seconds, rounds=args.rounds, clock=args.clock)
-    results: list[Result] = []
-    if args.suite:
-
-        def next_part(text: str) -> None:
-            _draw(results, args.output)
-            _say(text)
-
-        suites: dict[str, Callable[..., Iterator[Result]]] = {
-            "readme": readme_suite,
-            "small": small_suite,
-            "recent": recent_suite,
-            "windowed": windowed_suite,
-            "compile": compile_suite,
-            "gpu": partial(gpu_suite, minutes=args.minutes),
-        }
-        suite = suites[args.suite]
-        for result in suite(effort, quick=args.quick, threads=args.threads, say=next_part):
-            results.append(result)
-            _save(results, args)
-    elif args.curve:
-        results = measure_curve(args, effort, _say)
-    elif args.against:
-        results = measure_peers(args, effort, _say)
-    else:
-        results = measure_grid(args, effort, _say)
-    print(f"{machine(args.clock)}\n\n{markdown(results)}")
+    with neighbour() if args.neighbour else nullcontext():
+        results = _measure(args)
+    print(f"{machine(args.clock)}{_beside(args)}\n\n{markdown(results)}")
     if args.suite == "gpu":
         print(f"\n{choices(results)}")
     _save(results, args)
     _draw(results, args.output, curve=args.curve)
+
+
+def _measure(args: argparse.Namespace) -> list[Result]:
+    from vit_rpe.benchmark.compile_suite import compile_suite
+    from vit_rpe.benchmark.gpu_suite import gpu_suite
+    from vit_rpe.benchmark.grid import measure_curve, measure_grid, measure_peers
+    from vit_rpe.benchmark.large_suite import large_suite
+    from vit_rpe.benchmark.measuring.compare import Effort
+    from vit_rpe.benchmark.readme_suite import readme_suite
+    from vit_rpe.benchmark.recent_suite import recent_suite
+    from vit_rpe.benchmark.small_suite import small_suite
+    from vit_rpe.benchmark.windowed_suite import windowed_suite
+
+    effort = Effort(seconds=args.seconds, rounds=args.rounds, clock=args.clock)
+    if args.curve:
+        return measure_curve(args, effort, _say)
+    if args.against:
+        return measure_peers(args, effort, _say)
+    if not args.suite:
+        return measure_grid(args, effort, _say)
+    results: list[Result] = []
+
+    def next_part(text: str) -> None:
+        _draw(results, args.output)
+        _say(text)
+
+    suites: dict[str, Callable[..., Iterator[Result]]] = {
+        "readme": readme_suite,
+        "small": small_suite,
+        "large": large_suite,
+        "recent": recent_suite,
+        "windowed": windowed_suite,
+        "compile": compile_suite,
+        "gpu": partial(gpu_suite, minutes=args.minutes),
+    }
+    for result in suites[args.suite](effort, quick=args.quick, threads=args.threads, say=next_part):
+        results.append(result)
+        _save(results, args)
+    return results
+
+
+def _beside(args: argparse.Namespace) -> str:
+    return "; beside processes that keep every core busy" if args.neighbour else ""
 
 
 def _run_profile(args: argparse.Namespace) -> None:
@@ -243,8 +261,8 @@ def _save(results: list[Result], args: argparse.Namespace) -> None:
     from vit_rpe.benchmark.measuring.compare import machine
     from vit_rpe.benchmark.report import markdown, summary, write_csv
 
-    (folder / "results.md").write_text(f"{machine(args.clock)}\n\n{markdown(results)}\n")
-    (folder / "summary.md").write_text(f"{machine(args.clock)}\n\n{summary(results)}\n")
+    (folder / "results.md").write_text(f"{machine(args.clock)}{_beside(args)}\n\n{markdown(results)}\n")
+    (folder / "summary.md").write_text(f"{machine(args.clock)}{_beside(args)}\n\n{summary(results)}\n")
     if args.suite == "gpu":
-        (folder / "choices.md").write_text(f"{machine(args.clock)}\n\n{choices(results)}\n")
+        (folder / "choices.md").write_text(f"{machine(args.clock)}{_beside(args)}\n\n{choices(results)}\n")
     write_csv(results, folder / "results.csv")

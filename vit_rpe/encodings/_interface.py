@@ -112,6 +112,10 @@ class PositionEncoding(nn.Module, ABC):
                 setattr(new.get_submodule(owner), own, tied.setdefault(id(before), parameter))
         return new.train(self.training)
 
+    def has_entry_per_pair(self, q: TokenGrid, k: TokenGrid) -> bool:
+        """Whether the terms for these grids have an entry for every pair of tokens; only where the card says so."""
+        return self.card.per_pair
+
     def remembered(self) -> dict[str, Any]:
         """Options that :meth:`resized` hands on beside those of ``spec``."""
         return {}

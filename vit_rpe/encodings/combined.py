@@ -51,6 +51,9 @@ class CombinedEncoding(PositionEncoding):
         """
         return reduce(combine, [terms_of_tokens(part, q, k, device, x=x, x_k=x_k) for part in self.parts()])
 
+    def has_entry_per_pair(self, q: TokenGrid, k: TokenGrid) -> bool:
+        return any(part.has_entry_per_pair(q, k) for part in self.parts())
+
     def check_resizable(self) -> None:
         for part in self.parts():
             part.check_resizable()

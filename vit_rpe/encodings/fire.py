@@ -4,7 +4,8 @@
 
 Functional Interpolation for Relative Positions Improves Long Context Transformers, arXiv 2310.04418, eq. 5 and 18.
 d is the Euclidean norm of the offset; d_max(i) the largest distance between query i and any place of the key grid's
-lattice, or the query's position where ``causal``. MLP: 1 -> 32 -> H with one relu. Costs 32 (H + 1) products a pair.
+lattice, or the query's position where ``causal``. MLP: 1 -> 32 -> H with one relu. Costs 32 (H + 1) products
+a pair, or an offset where L is the larger for all queries.
 
 Differs from the paper: symmetric by default, any number of axes; c and L enter by their absolute value, as in the
 released code; L starts at the largest distance of the native grid and is learned directly.
@@ -12,6 +13,7 @@ released code; L starts at the largest distance of the native grid and is learne
 
 from __future__ import annotations
 
+from functools import reduce
 from math import hypot
 from typing import Any
 
@@ -21,8 +23,9 @@ from torch import Tensor, nn
 from vit_rpe.encodings._card import Card
 from vit_rpe.encodings._interface import PositionEncoding, all_but_matrices
 from vit_rpe.encodings._registry import register
-from vit_rpe.encodings._tables import project, zero_layer
-from vit_rpe.position.geometry import Device, TokenGrid, axis_offsets, common_lattice, expand_axis
+from vit_rpe.encodings._tables import occurring_offsets, project, zero_layer
+from vit_rpe.position.geometry import Device, TokenGrid, are_constants, axis_offsets, common_lattice, expand_axis
+from vit_rpe.position.geometry_cache import is_plain
 from vit_rpe.position.terms import PositionTerms, pad_prefix
 
 HIDDEN = 32
@@ -33,7 +36,7 @@ EPSILON = 1e-6
     "fire",
     Card(
         paper="FIRE, arXiv 2310.04418",
-        adds=("bias",),
+        adds=("bias", "offset_bias"),
         extrapolation="interpolates: distances are relative to the lattice, or to L where that is larger",
         per_pair=True,
     ),
@@ -79,17 +82,33 @@ class Fire(PositionEncoding):
 
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
         dtype = torch.promote_types(self.c.dtype, torch.float32)
-        c, threshold = self.c.to(dtype), self.L.to(dtype).abs()
-        squares = torch.zeros((), dtype=dtype, device=c.device)
+        threshold = self.L.to(dtype).abs()
+        if not self.has_entry_per_pair(q, k):
+            axes = [occurring_offsets(q, k, axis, self.c.device).to(dtype).square() for axis in range(q.ndim)]
+            table = self._bias(reduce(lambda total, squares: total[..., None] + squares, axes).sqrt(), threshold)
+            return PositionTerms(offset_bias=(table,), grids=(q, k))
+        squares = torch.zeros((), dtype=dtype, device=self.c.device)
         for axis in range(q.ndim):
-            delta = axis_offsets(q, k, axis, c.device).to(dtype)
+            delta = axis_offsets(q, k, axis, self.c.device).to(dtype)
             squares = squares + expand_axis(delta.square(), axis, q, k)
         distance = squares.reshape(q.num_patches, k.num_patches).sqrt()
-        farthest = torch.maximum(threshold, self._farthest(q, k, dtype, c.device))[:, None]  # (Pq, 1)
+        farthest = torch.maximum(threshold, self._farthest(q, k, dtype, self.c.device))[:, None]  # (Pq, 1)
+        return PositionTerms(bias=pad_prefix(self._bias(distance, farthest), q, k))
+
+    def has_entry_per_pair(self, q: TokenGrid, k: TokenGrid) -> bool:
+        """Not where L is larger than any distance, as at the start on the native grid: the bias is one of offsets."""
+        if self.L.device.type != "cpu" or not is_plain() or not are_constants(*q.size, *k.size):
+            return True  # the value of L is not looked at
+        dtype = torch.promote_types(self.L.dtype, torch.float32)
+        farthest, threshold = self._farthest(q, k, dtype, self.L.device), self.L.to(dtype).abs()
+        return bool((farthest > threshold * (1 + EPSILON)).any())  # both are rounded roots
+
+    def _bias(self, distance: Tensor, farthest: Tensor) -> Tensor:
+        """The network's values for distances relative to ``farthest``: (...) -> (H, ...)."""
+        c = self.c.to(distance.dtype)
         ratio = torch.log1p((c * distance).abs()) / (torch.log1p((c * farthest).abs()) + EPSILON)
         hidden = project(self.fc1, ratio[..., None]).relu()
-        grid_bias = project(self.fc2, hidden).movedim(-1, 0)  # (H, Pq, Pk)
-        return PositionTerms(bias=pad_prefix(grid_bias, q, k))
+        return project(self.fc2, hidden).movedim(-1, 0)
 
     def _farthest(self, q: TokenGrid, k: TokenGrid, dtype: torch.dtype, device: torch.device) -> Tensor:
         """d_max of every grid query, (Pq,)."""

@@ -1,8 +1,9 @@
 """Heads that look in one direction each and prefer what is near:  logits_ij -= m_h norm(delta_ij) in the field of view.
 
 LookHere: Vision Transformers with Directed Attention Generalize and Extrapolate, arXiv 2405.13985, section 3. Keys
-outside a head's field of view are hidden, its boundary lines and the token itself are seen. No parameters; a dense bias
-and mask. Two thirds of the heads are directed, the last third sees all. A prefix token sees and is seen by all, bias 0.
+outside a head's field of view are hidden, its boundary lines and the token itself are seen. No parameters; a bias and a
+mask by offset. Two thirds of the heads are directed, the last third sees all. A prefix token sees and is seen by all,
+bias 0.
 
 With delta = query minus key, (dh, dw), a key is up where dh >= 0, left where dw >= 0, in the upper triangle where
 dh >= |dw|, and so on. Slopes m are those of the released code, times a layer's factor from 1.5 (first) to 0.5 (last).
@@ -20,8 +21,9 @@ from vit_rpe.checks import check_choice
 from vit_rpe.encodings._card import Card
 from vit_rpe.encodings._interface import PositionEncoding
 from vit_rpe.encodings._registry import register
-from vit_rpe.position.geometry import Device, TokenGrid, axis_offsets, expand_axis
-from vit_rpe.position.terms import PositionTerms, pad_prefix
+from vit_rpe.encodings._tables import occurring_offsets
+from vit_rpe.position.geometry import Device, TokenGrid
+from vit_rpe.position.terms import PositionTerms
 
 UP, DOWN, LEFT, RIGHT = "up", "down", "left", "right"
 TRIANGLES = tuple((f"triangle_{side}",) for side in (UP, DOWN, LEFT, RIGHT))
@@ -71,9 +73,8 @@ def layer_factor(depth_index: int | None, depth: int | None) -> float:
     "lookhere",
     Card(
         paper="LookHere, arXiv 2405.13985",
-        adds=("bias", "visible"),
+        adds=("offset_bias", "offset_visible"),
         extrapolation="defined for every offset",
-        per_pair=True,
         axes=(2,),
         supports_kv_cache=False,
         additive=False,
@@ -126,21 +127,20 @@ class LookHere(PositionEncoding):
 
     def forward(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> PositionTerms:
         fields, slopes = self.head_fields()
-        dh = expand_axis(axis_offsets(q, k, 0, device), 0, q, k)
-        dw = expand_axis(axis_offsets(q, k, 1, device), 1, q, k)
+        dh = occurring_offsets(q, k, 0, device)[:, None]
+        dw = occurring_offsets(q, k, 1, device)[None, :]
         regions = {name: region(name, dh, dw) for name in {part for field in fields for part in field}}
-        everything = torch.ones((), dtype=torch.bool, device=device).expand(dh.shape)
+        everything = torch.ones((), dtype=torch.bool, device=device)
         seen = []
         for field in fields:
             visible = everything
             for name in field:
                 visible = visible & regions[name]
-            seen.append(visible)
+            seen.append(visible.expand(dh.shape[0], dw.shape[1]))
         # products next to the middle between two bfloat16 numbers must fall on the same side as theirs, in float64
         exact = torch.float64 if self.rounded and dh.device.type != "mps" else torch.float32
-        distance = (dh.square() + dw.square()).to(exact).sqrt().reshape(q.num_patches, k.num_patches)
+        distance = (dh.square() + dw.square()).to(exact).sqrt()
         bias = -torch.tensor(slopes, device=device, dtype=exact)[:, None, None] * distance
         if self.rounded:
             bias = bias.bfloat16().float()
-        visible = torch.stack(seen).reshape(self.num_heads, q.num_patches, k.num_patches)
-        return PositionTerms(bias=pad_prefix(bias, q, k), visible=pad_prefix(visible, q, k, value=True))
+        return PositionTerms(offset_bias=(bias,), offset_visible=torch.stack(seen), grids=(q, k))

@@ -90,7 +90,7 @@ def describe_position(
     def build(q: TokenGrid, k: TokenGrid) -> PositionTerms:
         return position(q, k, device)
 
-    return LazyTerms(q, k, build) if position.card.per_pair else build(q, k)
+    return LazyTerms(q, k, build) if position.has_entry_per_pair(q, k) else build(q, k)
 
 
 def scatter_tokens(x: Tensor, keep: Tensor, num_tokens: int) -> Tensor:

@@ -132,6 +132,20 @@ def intersect(*masks: Tensor | None) -> Tensor | None:
     return reduce(torch.logical_and, given) if given else None
 
 
+def sees_itself(q: TokenGrid, k: TokenGrid) -> bool:
+    """Whether every query is one of the keys, or sees a prefix token, under any mask here that shows a query itself."""
+    if k.num_prefix > 0:
+        return True
+    axes = zip(q.origin, q.size, q.steps, k.origin, k.size, k.steps, strict=True)
+    return q.num_prefix == 0 and all(
+        (first - first_k) % step_k == 0
+        and step % step_k == 0
+        and first >= first_k
+        and first + (size - 1) * step <= first_k + (size_k - 1) * step_k
+        for first, size, step, first_k, size_k, step_k in axes
+    )
+
+
 class GeometricMask(NamedTuple):
     """Which keys a query may see, told by where both lie: a kernel can leave out what no query of a block sees.
 
@@ -146,19 +160,6 @@ class GeometricMask(NamedTuple):
     def dense(self, q: TokenGrid, k: TokenGrid, device: Device = None) -> Tensor:
         """The mask of all pairs, bool (Nq, Nk)."""
         return _dense(self, q, k, None if device is None else torch.device(device))
-
-    def shows_some_key(self, q: TokenGrid, k: TokenGrid) -> bool:
-        """Whether every query surely sees a key: a prefix token or, where all queries are keys, itself."""
-        if k.num_prefix > 0:
-            return True
-        axes = zip(q.origin, q.size, q.steps, k.origin, k.size, k.steps, strict=True)
-        return q.num_prefix == 0 and all(
-            (first - first_k) % step_k == 0
-            and step % step_k == 0
-            and first - first_k >= 0
-            and first + (size - 1) * step <= first_k + (size_k - 1) * step_k
-            for first, size, step, first_k, size_k, step_k in axes
-        )
 
     def radii(self, ndim: int) -> tuple[int, ...] | None:
         """The radius of every axis; None for any distance."""

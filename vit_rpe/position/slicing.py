@@ -132,6 +132,9 @@ def take_block(terms: PositionTerms, queries: Block, keys: Block) -> PositionTer
             AxisBias(_axis_block(part.bias, part.axis, queries, keys), part.axis) for part in terms.axis_bias
         ),
         offset_bias=tuple(_offset_block(table, q, k, queries, keys) for table in terms.offset_bias),
+        offset_visible=None
+        if terms.offset_visible is None
+        else _offset_block(terms.offset_visible, q, k, queries, keys),
         on_query=vectors(terms.on_query),
         on_key=vectors(terms.on_key),
         on_value=vectors(terms.on_value),
@@ -164,6 +167,7 @@ def take_heads(terms: PositionTerms, first: int, last: int) -> PositionTerms:
         visible=None if terms.visible is None else heads_of(terms.visible, first, last),
         axis_bias=tuple(AxisBias(_lead(part.bias, first, last), part.axis) for part in terms.axis_bias),
         offset_bias=tuple(_lead(table, first, last) for table in terms.offset_bias),
+        offset_visible=None if terms.offset_visible is None else _lead(terms.offset_visible, first, last),
         prefix_bias=None if terms.prefix_bias is None else _lead(terms.prefix_bias, first, last),
         on_query=tables(terms.on_query),
         on_key=tables(terms.on_key),

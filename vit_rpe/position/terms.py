@@ -14,9 +14,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from vit_rpe.position.geometry import Device, TokenGrid, expand_axis
-from vit_rpe.position.masks import GeometricMask, intersect, intersect_geometric
-from vit_rpe.position.offset_tables import Allocate, spread, spread_with_prefix
+from vit_rpe.position.geometry import Device, TokenGrid, are_constants, expand_axis
+from vit_rpe.position.geometry_cache import is_plain
+from vit_rpe.position.masks import GeometricMask, intersect, intersect_geometric, sees_itself
+from vit_rpe.position.offset_tables import Allocate, offset_range, spread, spread_with_prefix
 from vit_rpe.position.prefix import pad_prefix, pad_prefix_with
 
 
@@ -73,6 +74,8 @@ class PositionTerms(NamedTuple):
             rotations that do not commute.
         polar_q, polar_k: (cos, sin), each (H or 1, N, D) or with a leading batch axis: the softplus of a channel is a
             length at this angle, so that attention doubles the width of q and k; s stays.
+        offset_visible: bool table over offsets, (H or 1, R_1, ..., R_n), beside ``visible``: a query sees keys at
+            offsets that are True, and every prefix token.
         geometric_mask: hides keys by where they lie on ``grids``, beside ``visible``: no tensor of all pairs is made
             where a kernel cuts the keys instead (:func:`dense_visible` makes it).
 
@@ -96,6 +99,7 @@ class PositionTerms(NamedTuple):
     blocks_k: Tensor | None = None
     polar_q: tuple[Tensor, Tensor] | None = None
     polar_k: tuple[Tensor, Tensor] | None = None
+    offset_visible: Tensor | None = None
     geometric_mask: GeometricMask | None = None
 
     @property
@@ -187,6 +191,20 @@ def add_prefix(values: Tensor, terms: PositionTerms) -> Tensor:
     return pad_prefix_with(values, q, k, to_patch=to_patch, to_prefix=to_prefix, between=between)
 
 
+def fill_prefix(values: Tensor, terms: PositionTerms) -> Tensor:
+    """Logits of all pairs (..., Nq, Nk) whose prefix rows and columns are not set yet, with the prefix scalars in."""
+    q, k = (grid.num_prefix for grid in grids_of(terms))
+    if q + k > 0:
+        given = terms.prefix_bias
+        to_patch, to_prefix, between = (
+            (0.0,) * 3 if given is None else given.to(values.dtype)[..., None, None].unbind(1)
+        )
+        values[..., :q, k:] = to_patch
+        values[..., q:, :k] = to_prefix
+        values[..., :q, :k] = between
+    return values
+
+
 def dense_index(terms: PositionTerms, part: RelativeVectors) -> Tensor:
     """The relation of every pair, int64 (Nq, Nk) or (B, Nq, Nk); -1 is the zero vector."""
     if part.axis is None:
@@ -198,9 +216,35 @@ def dense_index(terms: PositionTerms, part: RelativeVectors) -> Tensor:
 
 def dense_visible(terms: PositionTerms, device: Device = None) -> Tensor | None:
     """All that hides keys as one mask, bool (Nq, Nk) or with heads and batch in front; None if nothing."""
-    if terms.geometric_mask is None:
-        return terms.visible
-    return intersect(terms.visible, terms.geometric_mask.dense(*grids_of(terms), device))
+    seen, by_offset = terms.visible, None
+    if terms.geometric_mask is not None:
+        seen = intersect(seen, terms.geometric_mask.dense(*grids_of(terms), device))
+    if terms.offset_visible is not None:
+        q, k = grids_of(terms)
+        by_offset = pad_prefix(spread(terms.offset_visible, q, k), q, k, value=True)
+    return intersect(seen, by_offset)
+
+
+def hide_in_table(terms: PositionTerms) -> PositionTerms:
+    """The same terms with -inf in the table over offsets in place of ``offset_visible``: one table is spread, not two.
+
+    Only where every query sees a key for sure, because kernels differ on a row of -inf, and where a glance at the table
+    costs nothing; the terms as they are otherwise.
+    """
+    table = terms.offset_visible
+    if table is None or terms.visible is not None or table.device.type != "cpu" or not is_plain():
+        return terms
+    q, k = grids_of(terms)
+    if not are_constants(*q.size, *k.size) or not sees_itself(q, k):
+        return terms
+    itself = table
+    for axis in range(q.ndim):
+        itself = itself.select(1, -offset_range(q, k, axis)[0])
+    if k.num_prefix == 0 and not bool(itself.all()):
+        return terms
+    bias = sum(terms.offset_bias[1:], start=terms.offset_bias[0]) if terms.offset_bias else torch.zeros(1)
+    bias = bias.where(table, float("-inf"))
+    return terms._replace(offset_bias=(bias,), offset_visible=None)
 
 
 def combine(a: PositionTerms, b: PositionTerms) -> PositionTerms:
@@ -229,6 +273,7 @@ def combine(a: PositionTerms, b: PositionTerms) -> PositionTerms:
         offset_bias=_one_table(a.offset_bias + b.offset_bias),
         prefix_bias=_sum(a.prefix_bias, b.prefix_bias),
         visible=intersect(a.visible, b.visible),
+        offset_visible=intersect(a.offset_visible, b.offset_visible),
         geometric_mask=intersect_geometric(a.geometric_mask, b.geometric_mask),
         on_query=a.on_query + b.on_query,
         on_key=a.on_key + b.on_key,

@@ -8,9 +8,10 @@ from vit_rpe.attention.kernels.explicit_weights import explicit_weights
 from vit_rpe.attention.kernels.fold import features_fold, fold, fold_refuses
 from vit_rpe.attention.kernels.sdpa import sdpa, sdpa_refuses
 from vit_rpe.attention.reference import Options
+from vit_rpe.position.offset_tables import Allocate
 from vit_rpe.position.terms import PositionTerms
 
-AT_ONCE = {"sdpa": sdpa, "fold": fold, "explicit_weights": explicit_weights}
+OTHERS = {"fold": fold, "explicit_weights": explicit_weights}
 
 
 def suits(q: Tensor, terms: PositionTerms) -> str:
@@ -20,6 +21,9 @@ def suits(q: Tensor, terms: PositionTerms) -> str:
     return "fold" if features_fold(q, terms) else "sdpa"
 
 
-def at_once(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: Options) -> Tensor:
-    """Attention by the kernel that :func:`suits` names."""
-    return AT_ONCE[suits(q, terms)](q, k, v, terms, options)
+def at_once(
+    q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: Options, allocate: Allocate | None = None
+) -> Tensor:
+    """Attention by the kernel that :func:`suits` names; ``allocate`` gives memory for a mask, in inference."""
+    name = suits(q, terms)
+    return sdpa(q, k, v, terms, options, allocate) if name == "sdpa" else OTHERS[name](q, k, v, terms, options)

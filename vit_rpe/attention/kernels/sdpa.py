@@ -13,15 +13,18 @@ from vit_rpe.attention.per_axis import absorb_constants, axis_logits
 from vit_rpe.attention.placement import placed
 from vit_rpe.attention.reference import Options, eager
 from vit_rpe.position.masks import unmask_empty_rows
+from vit_rpe.position.offset_tables import Allocate
 from vit_rpe.position.terms import PositionTerms
 
 CUDA_ALIGNMENT = 8
 
 
-def sdpa(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: Options) -> Tensor:
-    """The kernel ``"sdpa"``."""
+def sdpa(
+    q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: Options, allocate: Allocate | None = None
+) -> Tensor:
+    """The kernel ``"sdpa"``; ``allocate`` gives memory for the mask, in inference."""
     shifted, rest = absorb_constants(q, terms)
-    mask = axis_logits(q, k, rest, options.scale)
+    mask = axis_logits(q, k, rest, options.scale, allocate)
     if mask is not None and needs_eager(q, k, v, mask):
         return eager(q, k, v, terms, options)
     q, k = placed(shifted, k, terms)

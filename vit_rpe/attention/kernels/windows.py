@@ -30,7 +30,7 @@ from vit_rpe.attention.placement import placed
 from vit_rpe.attention.reference import Options, callers_mask
 from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.position.geometry_cache import is_plain
-from vit_rpe.position.masks import GeometricMask, intersect
+from vit_rpe.position.masks import GeometricMask, intersect, sees_itself
 from vit_rpe.position.offset_tables import Allocate
 from vit_rpe.position.slicing import Range, block_grid, take_block, take_heads
 from vit_rpe.position.terms import PositionTerms, dense_bias, dense_visible, grids_of
@@ -52,7 +52,8 @@ def in_windows(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: O
     plan = plan_windows(q, k, grids, batch=batch) if mask is None else plan_local_windows(q, grids, mask, batch=batch)
     scratch = None if torch.is_grad_enabled() or not is_plain() else Scratch()
     allocate = None if scratch is None else scratch.take  # one window's at a time: the last one is no longer needed
-    alike = mask is not None and options.visible is None and terms.bias is None and mask.shows_some_key(*grids)
+    hidden = options.visible is not None or terms.offset_visible is not None
+    alike = mask is not None and not hidden and terms.bias is None and sees_itself(*grids)
     bias_of_shape = _BiasOfShape(q.dtype, q.device, allocate)
 
     def terms_of(window: Window, heads: Range) -> PositionTerms:
@@ -64,7 +65,9 @@ def in_windows(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, options: O
         return part
 
     def run(q: Tensor, k: Tensor, v: Tensor, terms: PositionTerms, visible: Tensor | None) -> Tensor:
-        return at_once(q, k, v, terms, options._replace(visible=intersect(dense_visible(terms, q.device), visible)))
+        seen = intersect(dense_visible(terms, q.device), visible)
+        memory = allocate if has_axis_logits(terms) and terms.offset_bias == () else None
+        return at_once(q, k, v, terms, options._replace(visible=seen), memory)
 
     return each_window(q, k, v, grids, plan, Work(run, terms_of, options.visible, ahead=alike))
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import timm
 import torch
+from timm.models.vision_transformer_sam import Attention as SamAttention
 from torch import nn
 
 from vit_rpe.benchmark.candidates.peers import CLASSES, PEERS, Shape, counterpart, ours
@@ -25,8 +26,10 @@ class Job(NamedTuple):
 
     Attributes:
         subject: a spec of our encodings, or with ``peer`` the name of a peer (``"counterpart"``: ours built for it).
-        what: ``"model"``; ``"layer"`` (one attention layer of the size, without the rest of a block); or a timm model
-            by name, as it is where the subject is ``"timm"``, else with that position in its attention.
+        what: ``"model"``; ``"layer"`` (one attention layer of the size, without the rest of a block; with the subject
+            ``"timm"`` that of Segment Anything); or a timm model by name, as it is where that is the subject, else
+            with that position in its attention.
+        window: radius of the keys that a layer sees; None for all.
         frozen: a model with our positions as constants, in inference.
     """
 
@@ -44,6 +47,7 @@ class Job(NamedTuple):
     attn_impl: str = "auto"
     device: str = "cpu"
     dtype: str = "float32"
+    window: int | None = None
 
     @property
     def label(self) -> str:
@@ -64,14 +68,16 @@ def build(job: Job) -> tuple[nn.Module, torch.Tensor]:
     if job.what == "layer":
         dims = SIZES[job.size]
         side = job.img_size // job.patch_size
-        module: nn.Module = RelativeMultiheadAttention(
-            dims["embed_dim"],
-            dims["num_heads"],
-            rpe=job.subject,
-            grid=TokenGrid((side, side)),
-            attn_impl=job.attn_impl,
-        )
-        x = torch.randn(job.batch, side * side, dims["embed_dim"])
+        width, heads = dims["embed_dim"], dims["num_heads"]
+        x = torch.randn(job.batch, side * side, width)
+        if job.subject == "timm":
+            module: nn.Module = SamAttention(width, heads, use_rel_pos=True, input_size=(side, side))
+            x = x.unflatten(1, (side, side))
+        else:
+            grid = TokenGrid((side, side))
+            module = RelativeMultiheadAttention(
+                width, heads, rpe=job.subject, grid=grid, window=job.window, attn_impl=job.attn_impl
+            )
     else:
         if job.what != "model":
             module = timm.create_model(job.what, img_size=job.img_size, num_classes=CLASSES)

@@ -19,7 +19,7 @@ from torch import Tensor
 from vit_rpe.attention import AttentionCall
 from vit_rpe.position.geometry import TokenGrid, offsets
 from vit_rpe.position.masks import intersect
-from vit_rpe.position.terms import PositionTerms, RelativeVectors, dense_bias
+from vit_rpe.position.terms import PositionTerms, RelativeVectors, dense_bias, dense_visible
 from vit_rpe.viz.explorer.packing import Description, Packer
 from vit_rpe.viz.plots.overlay import layer_label
 from vit_rpe.viz.recording.on_image import placement
@@ -70,7 +70,7 @@ def pack_terms(packer: Packer, seen: Recording, layer: int) -> dict[str, Any]:
     if own is not None and windows > 1 and own.shape[0] > 1:
         own, visible = None, own
     bias = dense_bias(call.terms)
-    hidden = intersect(call.terms.visible, own)
+    hidden = intersect(dense_visible(call.terms, call.q.device), own)
     if hidden is not None:
         zero = torch.zeros((), device=hidden.device)
         bias = (zero if bias is None else bias).where(hidden, float("-inf"))
