@@ -143,7 +143,7 @@ FUSED = ("alibi", "liere", "lookhere", "none", "pope", "rope", "rope_mixed", "ro
 TORCH_REFUSES: dict[tuple[str, str], tuple[str, ...]] = {
     ("double backward", "auto"): (*FUSED, "pape", "pape_ri", "shaw"),
     ("double backward", "sdpa"): FUSED,
-    ("double backward", "windows"): ("alibi", "lookhere"),
+    ("double backward", "windows"): ("alibi", "lookhere", "pape", "pape_ri", "shaw"),
     ("double backward", "fold"): ("deberta", "decomposed", "pape", "pape_ri", "shaw", "transformer_xl"),
 }
 """Cells that end in an error of torch's; every other cell holds."""

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from tests.attention.cases import ON_THE_CPU, gradients
 from vit_rpe import TokenGrid
 from vit_rpe.attention import attend, choose, kernels_for
-from vit_rpe.attention.kernels import window_plan, windows
+from vit_rpe.attention.kernels import window_plan
 from vit_rpe.position.slicing import take_heads
 from vit_rpe.position.terms import Features, PositionTerms, combine
 
@@ -25,7 +25,7 @@ def features(batch: int, heads: int) -> Features:
 @pytest.mark.parametrize("batch", [1, 2])
 def test_every_kernel_adds_the_product(impl: str, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("BLOCK", "BLOCKS"):
-        monkeypatch.setattr(windows, name, 1)
+        monkeypatch.setattr(window_plan, name, 1)
     monkeypatch.setattr(window_plan, "GROUP", {"cpu": 1})  # one row of the grid and one head at a time
     pair = features(batch, 1)
     tensors = [torch.randn(2, 3, GRID.num_tokens, 8, dtype=torch.float64, requires_grad=True) for _ in range(3)]

@@ -12,7 +12,7 @@ from tests.attention.cases import ON_THE_CPU, gradients
 from vit_rpe import TokenGrid, VisionTransformer
 from vit_rpe.attention import attend
 from vit_rpe.attention.call import AttentionCall
-from vit_rpe.attention.kernels import window_plan, windows
+from vit_rpe.attention.kernels import window_plan
 from vit_rpe.position.terms import AxisBias, PositionTerms, combine
 from vit_rpe.viz.explorer.payload import pack_terms
 from vit_rpe.viz.recording.record import record
@@ -55,7 +55,7 @@ def content(q: Tensor, k: Tensor, terms: PositionTerms) -> Tensor:
 @pytest.mark.parametrize("kind", ["blocks", "polar"])
 def test_every_kernel_moves_them_alike(kind: str, heads: int, impl: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("BLOCK", "BLOCKS"):
-        monkeypatch.setattr(windows, name, 1)
+        monkeypatch.setattr(window_plan, name, 1)
     monkeypatch.setattr(window_plan, "GROUP", {"cpu": 1})  # one row of the grid and one head at a time
     q, k, v = (torch.randn(2, HEADS, N, WIDTH).double().requires_grad_() for _ in range(3))
     terms = moved(kind, heads)

@@ -81,12 +81,14 @@ def test_pooled_tokens_without_an_extent_lie_on_the_lattice_of_the_others(
         return
     places = torch.tensor([0, 2, 8, 10])
     q, k, _ = inputs(whole, whole)
-    full = attention_weights(q, k, encoding(whole, whole)._replace(visible=None), scale=SCALE).log()
+    full = attention_weights(
+        q, k, encoding(whole, whole)._replace(visible=None, offset_visible=None), scale=SCALE
+    ).log()
     if pooled == "queries":
-        terms = encoding(few, whole)._replace(visible=None)
+        terms = encoding(few, whole)._replace(visible=None, offset_visible=None)
         torch.testing.assert_close(attention_weights(q[:, :, places], k, terms, scale=SCALE).log(), full[:, :, places])
         return
-    terms = encoding(whole, few)._replace(visible=None)
+    terms = encoding(whole, few)._replace(visible=None, offset_visible=None)
     among = full[..., places].log_softmax(-1)
     torch.testing.assert_close(attention_weights(q, k[:, :, places], terms, scale=SCALE).log(), among)
 
