@@ -193,7 +193,8 @@ def _say_native(model: nn.Module, file: Path) -> None:
     bare tensors does not."""
     from vit_rpe.encodings import find_encodings
 
-    natives = {encoding.remembered().get("native") for _, encoding in find_encodings(model)} - {None}
+    found = (encoding.remembered().get("native") for _, encoding in find_encodings(model))
+    natives = {native for native in found if native is not None}
     if natives:
         size = ", ".join(" x ".join(map(str, native)) for native in sorted(natives))
         print(

@@ -1,7 +1,8 @@
 """Make a folder to give away from a trained model: weights in half precision, config.json, model card, picture.
 
-The model is measured again with the very files that are written, on the data it was trained for. The folder is a
-checkpoint like any other: --checkpoint takes it, and so does timm.create_model("local-dir:FOLDER", pretrained=True).
+The model is measured again with the very files that are written, on the data it was trained for; where those lie is not
+written. The folder is a checkpoint like any other: --checkpoint takes it, and so does
+timm.create_model("local-dir:FOLDER", pretrained=True).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_checkpoint(parser)
     add_output(parser, default="shared", metavar="FOLDER", help="the folder; its name is the model's name on the card")
     parser.add_argument("--license", default="other", metavar="NAME", help="of the weights, as on a model hub (other)")
+    parser.add_argument("--image", nargs="+", default=[], metavar="PATH", help="for the picture, not validation images")
     parser.add_argument("--note", default="", metavar="TEXT", help="more about the data, for the card")
 
 
@@ -36,7 +38,7 @@ def run(args: argparse.Namespace) -> None:
     """Write, measure, describe.
 
     Raises:
-        ValueError: no checkpoint, its own folder as output, or data that are not there.
+        ValueError: no checkpoint, its own folder as output, images for a model of text, or data that are not there.
     """
     import matplotlib  # noqa: F401  (told before anything is computed for it)
 
@@ -60,11 +62,14 @@ def run(args: argparse.Namespace) -> None:
         place = Path(name)
         save_checkpoint(place, weights, info)
         loaded = load_checkpoint(place)
-        info.results = results_of(loaded, evaluate_trained(loaded))
-        save_checkpoint(place, weights, info)
         picture = loaded.treatment.shows_pictures
+        if args.image and not picture:
+            raise ValueError("--image is for models of images, this one takes text")
+        info.results = results_of(loaded, evaluate_trained(loaded))
         if picture:
-            _draw(place)
+            _draw(place, args.image)
+        info.data = {key: value for key, value in info.data.items() if key not in ("path", "val_path")}
+        save_checkpoint(place, weights, info)
         words = {"licence": args.license, "note": args.note, "picture": picture}
         card = model_card(output.name, source, loaded, info.results, **words)
         (place / "README.md").write_text(card, encoding="utf-8")
@@ -83,15 +88,15 @@ def halved(value: Tensor) -> Tensor:
     return value.half() if fits else value
 
 
-def _draw(place: Path) -> None:
-    """Where the last layer looks, over validation images."""
+def _draw(place: Path, images: list[str]) -> None:
+    """Where the last layer looks, over these images or, without, validation images."""
     import torch
 
     from vit_rpe.evaluation.model_card import PICTURE
     from vit_rpe.viz import plot_images, record
 
     named = checkpoint_model(place, None, torch.device("cpu"))
-    inputs, pixels, names = load_images(named, [])
+    inputs, pixels, names = load_images(named, images)
     with torch.no_grad(), record(named.model) as seen:
         named.model(inputs)
     plot_images(seen, pixels, names=names).savefig(place / PICTURE, dpi=70)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial, reduce
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -91,12 +91,13 @@ def project_columns(layer: nn.Module, columns: Tensor) -> Tensor:
     """:func:`project` with one value a column, (C_in, R) to (C_out, R): rows of the result are as long as it can be."""
     if not is_read(layer):
         return project(layer, columns.mT).mT
-    dtype = torch.promote_types(layer.weight.dtype, torch.float32)
-    weight, columns = layer.weight.to(dtype), columns.to(dtype)
+    own, bias = cast(nn.Linear, layer).weight, cast(nn.Linear, layer).bias
+    dtype = torch.promote_types(own.dtype, torch.float32)
+    weight, columns = own.to(dtype), columns.to(dtype)
     with full_precision(columns.device) if _rounds(columns.device) else nullcontext():
-        if layer.bias is None:
+        if bias is None:
             return weight @ columns
-        return torch.addmm(layer.bias.to(dtype)[:, None], weight, columns)
+        return torch.addmm(bias.to(dtype)[:, None], weight, columns)
 
 
 def is_read(layer: nn.Module) -> bool:

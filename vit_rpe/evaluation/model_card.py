@@ -10,6 +10,7 @@ from typing import Any
 
 from vit_rpe.evaluation.trained_data import Measured
 from vit_rpe.training.checkpoint.checkpoint import LoadedCheckpoint
+from vit_rpe.training.checkpoint.resume import PLACES
 from vit_rpe.training.checkpoint.run_folder import find_run
 from vit_rpe.training.checkpoint.runs import encoding_words
 from vit_rpe.training.config.yaml_text import read_yaml
@@ -18,7 +19,7 @@ from vit_rpe.training.task import task_of
 __all__ = ["model_card", "results_of", "wilson_interval"]
 
 PICTURE = "attention.png"
-_PLACES = ("--output", "--overwrite", "--resume", "--trackers")
+_PLACES = tuple(f"--{option}" for option in (*PLACES, "data.val_path", "data.download"))
 _RECIPE = {
     "train": ("epochs", "optimizer", "lr", "weight_decay", "schedule", "warmup_epochs", "loss", "label_smoothing"),
     "data": ("batch_size", "augment", "mixup", "cutmix"),
@@ -119,7 +120,7 @@ def _recipe(source: Path) -> list[str]:
 
 
 def _command(words: list[str]) -> str:
-    """The command line of the run without where it wrote to."""
+    """The command line of the run without where it read from and wrote to, which is the owner's own."""
     kept: list[str] = []
     rest = iter(words[words.index("train") + 1 if "train" in words else 1 :])
     for word in rest:

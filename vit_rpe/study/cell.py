@@ -74,7 +74,7 @@ def run_cell(task: Task, folder: Path) -> Row:
     ):
         columns = {value: f"accuracy_{kind}_{value}px" for value in values}
         for value in [value for value, column in columns.items() if column in missing]:
-            row[columns[value]] = 100 * measure(weights, [value], **options)[value]  # type: ignore[operator]
+            row[columns[value]] = 100 * measure(weights, [value], **options)[value]
             _write(folder, row)
     return row
 

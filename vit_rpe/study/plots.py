@@ -95,9 +95,8 @@ def cost_figure(study: StudyConfig, summary: Sequence[dict[str, Any]]) -> Figure
 
 def elsewhere_figure(study: StudyConfig, rows: Sequence[Row], kind: str) -> Figure | None:
     """Draw accuracy by image size (``kind="at"``) or by shift (``"shift"``); None where it was not measured."""
-    columns = {
-        column: int(ELSEWHERE.fullmatch(column)[2]) for column in elsewhere_columns(rows) if f"_{kind}_" in column
-    }  # type: ignore[index]
+    matches = [ELSEWHERE.fullmatch(column) for column in elsewhere_columns(rows) if f"_{kind}_" in column]
+    columns = {match[0]: int(match[2]) for match in matches if match is not None}
     if not columns:
         return None
 

@@ -6,6 +6,7 @@ timm's layer writes the size into a message before it checks it, which makes eve
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -77,8 +78,9 @@ class ConvPatches(Patches):
             raise ValueError(
                 f"embed_layer='conv' halves an image in every layer: patch_size is 4, 8, 16 ..., not {self.patch_size}"
             )
-        factory = {"device": kwargs.get("device"), "dtype": kwargs.get("dtype")}
-        self.proj = ConvStem(self.in_chans, depth, self.proj.out_channels, stride=(2,) * depth, **factory)
+        factory: dict[str, Any] = {"device": kwargs.get("device"), "dtype": kwargs.get("dtype")}
+        stem: Any = partial(ConvStem, stride=(2,) * depth)  # timm's annotation knows three strides only
+        self.proj = stem(self.in_chans, depth, self.proj.out_channels, **factory)
 
     def set_input_size(self, img_size: Size | None = None, patch_size: Size | None = None) -> None:
         """Another native resolution.
