@@ -25,7 +25,7 @@ FLOORS = {
     "models": 4,
     "data": 4,
     "viz": 5,
-    "benchmark": 5,
+    "benchmark": 6,
     "training": 6,
     "evaluation": 7,
     "study": 8,

@@ -93,6 +93,7 @@ MOVED = {
     "vit_rpe.viz.plot_overlay": "vit_rpe.viz.plots.overlay",
     "vit_rpe.viz.plot_rotation": "vit_rpe.viz.plots.rotation",
     "vit_rpe.viz.plot_summary": "vit_rpe.viz.plots.summary",
+    "vit_rpe.viz.plots.contact_sheet": "vit_rpe.viz.contact_sheet",
     "vit_rpe.viz.query": "vit_rpe.viz.recording.query",
     "vit_rpe.viz.rotation": "vit_rpe.viz.recording.rotation",
 }

@@ -24,7 +24,7 @@ IN_CODE = re.findall(r"`([^`\n]+)`", README) + [
 
 def test_it_is_short() -> None:
     assert README.count("\n") <= 150
-    assert (ROOT / "docs" / "pictures" / "walking_query.webp").stat().st_size <= 2_000_000
+    assert (ROOT / "docs" / "pictures" / "position_learned.webp").stat().st_size <= 2_000_000
 
 
 def test_every_encoding_is_named_and_the_number_is_right() -> None:

@@ -12,6 +12,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from tests.training.conftest import assert_same_state, in_child, state_of
 from vit_rpe.training import loop
@@ -137,7 +138,10 @@ def test_pictures_during_training(tiny, tmp_path: Path, monkeypatch) -> None:
     folder = tmp_path / "run" / "pictures"
     assert sorted(path.name for path in folder.iterdir()) == ["epoch-0001", "epoch-0002"]
     names = {"attention_images.png", "attention_layers.png", "bias.png"}
-    assert {path.name for path in (folder / "epoch-0002").iterdir()} == names
+    assert {path.name for path in (folder / "epoch-0002").iterdir()} == names | {"position.safetensors"}
+    tables = load_file(folder / "epoch-0002" / "position.safetensors")
+    assert tables
+    assert all(".rpe." in name for name in tables)
     assert [step for step, _ in sent] == [1, 2]
     for pixels in sent[1][1].values():
         assert (pixels.dtype, pixels.ndim, pixels.shape[2]) == (np.uint8, 3, 3)

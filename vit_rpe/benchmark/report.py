@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
+from math import nan
 from pathlib import Path
 from statistics import median
 
 from vit_rpe.benchmark.measuring.compare import Result
 from vit_rpe.benchmark.measuring.intervals import missed
+from vit_rpe.viz.plots.canvas import plain_ticks
+from vit_rpe.viz.plots.families import in_panels, looks
+from vit_rpe.viz.plots.labels import label_lines
 
 PASS, MISS = "✓", "✗"
 NUMBERS = ("seconds", "ratio", "low", "high", "peak_mb", "memory_ratio", "call_mb", "call_ratio", "target", "met")
@@ -121,26 +125,29 @@ def draw_curves(results: Sequence[Result], path: Path) -> None:
     """Time and memory against the number of tokens; ``setting`` is the grid, such as ``14x14``."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    for name in dict.fromkeys(result.name for result in results):
-        mine = [result for result in results if result.name == name]
-        tokens = [_tokens(result.setting) for result in mine]
-        left.plot(tokens, [result.seconds * 1e3 for result in mine], marker="o", markersize=3, label=name)
-        right.plot(
-            tokens,
-            [0 if result.peak is None else result.peak.bytes / 1e6 for result in mine],
-            marker="o",
-            markersize=3,
-            label=name,
-        )
-    for axis, label in ((left, "time of one call, ms"), (right, "peak memory of the process (libraries included), MB")):
-        axis.set_xscale("log", base=2)
-        axis.set_yscale("log", base=10)
-        axis.set_xlabel("tokens")
-        axis.set_ylabel(label)
-        axis.grid(alpha=0.3)
-    left.legend(fontsize=8)
+    names = list(dict.fromkeys(result.name for result in results))
+    parts, look = in_panels(names), looks(names)
+    figure = Figure(figsize=(11, 4.2 * len(parts)), layout="constrained")
+    panels = figure.subplots(len(parts), 2, squeeze=False)
+    for (kind, members), (left, right) in zip(parts, panels, strict=True):
+        for name in members:
+            mine = [result for result in results if result.name == name]
+            tokens = [_tokens(result.setting) for result in mine]
+            memory = [nan if result.peak is None else result.peak.bytes / 1e6 for result in mine]
+            left.plot(tokens, [result.seconds * 1e3 for result in mine], markersize=4, label=name, **look[name])
+            right.plot(tokens, memory, markersize=4, label=name, **look[name])
+        for axis, label in ((left, "time of one call, ms"), (right, "peak memory of the process, MB")):
+            axis.set_xscale("log", base=2)
+            axis.set_yscale("log", base=10)
+            plain_ticks(axis.xaxis, sorted({_tokens(result.setting) for result in results}))
+            axis.tick_params(axis="x", labelrotation=90 if len(axis.get_xticks()) > 5 else 0)
+            plain_ticks(axis.yaxis)
+            axis.set_xlabel("tokens")
+            axis.set_ylabel(label)
+            axis.set_title(kind, fontsize=9)
+            axis.grid(alpha=0.3)
+    label_lines(*panels.flat)
+    figure.suptitle("one attention layer; memory with the libraries", fontsize=10)
     figure.savefig(path, dpi=150)
 
 

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> None:
     drawn = (_draw_images if named.treatment.shows_pictures else _draw_text)(named, args)
     folder = Path(args.output)
     if args.format == "html":
-        from vit_rpe.viz.plots.contact_sheet import contact_sheet
+        from vit_rpe.viz.contact_sheet import contact_sheet
 
         page = contact_sheet(drawn, title=named.title)
         folder.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from safetensors.torch import save_file
+from torch import nn
 
+from vit_rpe.encodings import find_encodings
 from vit_rpe.training.checkpoint.checkpoint import load_checkpoint
 from vit_rpe.training.metrics import Evaluation
 from vit_rpe.training.session import Session
@@ -56,14 +59,20 @@ def plot_confusion(evaluation: Evaluation, class_names: list[str]) -> Figure:
     return figure
 
 
-def _examples(session: Session) -> tuple[torch.Tensor, list[str]]:
-    """Validation images as the loader gives them (B, C, height, width), of classes that differ, and their names."""
-    samples, names = session.bundle.val, session.bundle.class_names
+def _examples(session: Session) -> tuple[torch.Tensor, list[int]]:
+    """Validation images as the loader gives them (B, C, height, width), of classes that differ, and their classes."""
+    samples = session.bundle.val
     labels = np.asarray(samples.labels)
     _, first = np.unique(labels, return_index=True)
     spread = np.linspace(0, len(first) - 1, min(_NUM_IMAGES, len(first))).astype(int)
     batch = samples.__getitems__([int(index) for index in first[spread]])
-    return batch.inputs, [names[int(label)] for label in batch.labels]
+    return batch.inputs, [int(label) for label in batch.labels]
+
+
+def _verdicts(names: list[str], labels: list[int], found: list[int]) -> list[str]:
+    """The true class, and below it whether the model finds it."""
+    pairs = zip(labels, found, strict=True)
+    return [f"{names[one]}\n{'right' if one == other else f'taken for {names[other]}'}" for one, other in pairs]
 
 
 def draw_pictures(session: Session, result: Evaluation) -> list[str]:
@@ -81,7 +90,8 @@ def draw_pictures(session: Session, result: Evaluation) -> list[str]:
     if not session.bundle.treatment.shows_pictures:
         return []
     try:
-        for name, figure in _of_attention(session):
+        model = load_checkpoint(session.folder / "last").model
+        for name, figure in _of_attention(session, model):
             _save(figure, folder / f"{name}.png")
     except ValueError as error:
         return [f"no picture of attention or bias for this model: {error}"]
@@ -91,14 +101,24 @@ def draw_pictures(session: Session, result: Evaluation) -> list[str]:
 def draw_progress(session: Session) -> tuple[dict[str, np.ndarray], list[str]]:
     """Attention and bias of the last checkpoint, into ``pictures/epoch-0010/`` of the run folder.
 
+    The parameters of position lie beside them, in ``position.safetensors``, so that one can draw how they came about.
+
     Returns:
         The same pictures by name, uint8 (height, width, 3), and why some are missing.
     """
     folder = session.folder / "pictures" / f"epoch-{session.counters.epoch:04d}"
     folder.mkdir(parents=True, exist_ok=True)
     drawn: dict[str, np.ndarray] = {}
+    model = load_checkpoint(session.folder / "last").model
+    position = {
+        f"{path}.{name}": values.clone()
+        for path, encoding in find_encodings(model)
+        for name, values in encoding.state_dict().items()
+    }
+    if position:
+        save_file(position, folder / "position.safetensors")
     try:
-        for name, figure in _of_attention(session):
+        for name, figure in _of_attention(session, model):
             _save(figure, folder / f"{name}.png")
             drawn[name] = _pixels(figure)
     except ValueError as error:
@@ -106,19 +126,19 @@ def draw_progress(session: Session) -> tuple[dict[str, np.ndarray], list[str]]:
     return drawn, []
 
 
-def _of_attention(session: Session) -> Iterator[tuple[str, Figure]]:
-    """Pictures of the model in ``last/`` over some held-out images, by name.
+def _of_attention(session: Session, model: nn.Module) -> Iterator[tuple[str, Figure]]:
+    """Pictures of the model over some held-out images, by name.
 
     Raises:
         ValueError: no image can be read, or the model shows nothing of the kind.
     """
-    images, names = _examples(session)
+    images, labels = _examples(session)
     if not len(images):
         raise ValueError("the example images cannot be read")
-    model = load_checkpoint(session.folder / "last").model
     prepared, pixels = session.bundle.to_device_batch(images, "cpu"), images.float() / 255
     with record(model, device="cpu") as seen, torch.no_grad():
-        model(prepared)
+        found = model(prepared).argmax(dim=-1).tolist()
+    names = _verdicts(session.bundle.class_names, labels, found)
     yield "attention_images", plot_images(seen, pixels, names=names)
     yield "attention_layers", plot_layers(seen, pixels)
     yield "bias", plot_bias(seen)

@@ -7,7 +7,7 @@ Legend: H heads, h and w grid rows and columns, n axes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.viz.plots.asked import heads_of, layers_of
-from vit_rpe.viz.plots.canvas import SIGNED, new_figure, panels, with_hidden
+from vit_rpe.viz.plots.canvas import FADED, SIGNED, new_figure, panels, with_hidden
 from vit_rpe.viz.plots.overlay import layer_label, shorten
 from vit_rpe.viz.recording.maps import picture_range
 from vit_rpe.viz.recording.recording import Recording
@@ -24,6 +24,11 @@ from vit_rpe.viz.recording.recording import Recording
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+FADES = 9.0
+"""A logit this much below the largest of its head is not coloured: a start that hides far keys for good (``impulse``)
+would make everything else pale."""
+_TIMES = 8000
+"""e^9, rounded down."""
 Extent = tuple[float, float, float, float]
 
 
@@ -56,7 +61,11 @@ def plot_bias(seen: Recording, *, layers: Sequence[int] | None = None, heads: Se
     what = "what position adds to the logits"
     if any(_depends_on_content(seen, layer) for layer in numbers):
         what += " (for the mean content)"
-    where = "row query, column key" if extents[0] is None else "row dh, column dw, key minus query (dot: the query)"
+    where = (
+        "row query, column key"
+        if extents[0] is None
+        else "row dh, column dw, key minus query in patches (dot: the query)"
+    )
     return plot_signed(rows, labels, title=f"{what}\n{where}", extents=extents)
 
 
@@ -77,7 +86,7 @@ def plot_signed(
     title: str,
     extents: Sequence[Extent | None],
 ) -> Figure:
-    """Panels of signed values (rows, columns) on one zero-centred scale with a colour bar; NaN is grey.
+    """Panels of signed values (rows, columns) on one zero-centred scale; NaN is grey, what is faded light grey.
 
     Args:
         rows: per row, panels as (title, values).
@@ -89,14 +98,17 @@ def plot_signed(
     figure = new_figure(max(4.6, 1.35 * columns + 1.6), max(1.3 * shape, 0.5) * len(rows) + 0.9)
     figure.set_layout_engine("constrained", w_pad=0.09)  # row labels stick out where ticks are narrow
     axes = panels(figure, len(rows), columns)
-    limit = largest(value for row in rows for _, value in row)
+    rows = [[(name, faded(values)) for name, values in row] for row in rows]
+    limit = colour_range(values for row in rows for _, values in row)
+    if any(bool((values == -torch.inf).any()) for row in rows for _, values in row):
+        title += f"\nlight grey: {FADES:g} or more below the head's largest, a weight below 1/{_TIMES:,}"
     drawn: Any = None
     for index, row in enumerate(rows):
         for column, (name, values) in enumerate(row):
             panel = axes[index, column]
             drawn = panel.imshow(
-                np.ma.masked_invalid(values.float().numpy()),
-                cmap=with_hidden(SIGNED),
+                np.ma.masked_invalid(values.float().nan_to_num(nan=torch.nan, neginf=-1e30).numpy()),
+                cmap=with_hidden(SIGNED, FADED),
                 vmin=-limit,
                 vmax=limit,
                 extent=extents[index],
@@ -126,7 +138,13 @@ def _mark_offsets(panels: Any, extent: Extent, *, below: bool) -> None:
     panels[0].set_yticks(sorted({top + 0.5, 0, bottom - 0.5}))
 
 
-def largest(values: Any) -> float:
+def faded(values: Tensor) -> Tensor:
+    """Values more than :data:`FADES` below the largest as -inf; what is hidden stays as it is."""
+    finite = values[torch.isfinite(values)]
+    return values.masked_fill(values < finite.max() - FADES, -torch.inf) if finite.numel() else values
+
+
+def colour_range(values: Iterable[Tensor]) -> float:
     """The largest magnitude among finite values, or 1 where all are 0, so that a constant picture is plain."""
     limit = 0.0
     for value in values:

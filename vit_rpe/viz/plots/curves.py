@@ -7,6 +7,7 @@ from math import nan
 from typing import TYPE_CHECKING
 
 from vit_rpe.viz.plots.canvas import check_rows, new_figure, whole_numbers
+from vit_rpe.viz.plots.labels import label_lines
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,7 +32,7 @@ def plot_curves(rows: Sequence[Mapping[str, float]], *, held_out: str = "test") 
     epochs = [row["epoch"] for row in rows]
     marker = "o" if len(rows) < 25 else None
     for panel, what, factor, label in ((loss, "loss", 1, "loss"), (accuracy, "accuracy", 100, "accuracy (%)")):
-        for part, name, colour in (("train", "training", "tab:blue"), ("test", held_out, "tab:orange")):
+        for part, name, colour in (("train", "training", "#0072B2"), ("test", held_out, "#C17D00")):
             mixed = any(f"{part}_{what}_on_mixed_images" in row for row in rows)
             values = [
                 factor * row.get(f"{part}_{what}_on_mixed_images", row.get(f"{part}_{what}", nan)) for row in rows
@@ -39,15 +40,15 @@ def plot_curves(rows: Sequence[Mapping[str, float]], *, held_out: str = "test") 
             label_of_line = f"{name}, on mixed images" if mixed else name
             panel.plot(epochs, values, label=label_of_line, color=colour, marker=marker, markersize=3)
         panel.set_ylabel(label)
-        panel.legend()
     best = max(range(len(rows)), key=lambda index: rows[index]["test_accuracy"])
     accuracy.set_title(
         f"best {held_out} {100 * rows[best]['test_accuracy']:.2f} % at epoch {epochs[best]:g}", fontsize=10
     )
-    rate.plot(epochs, [row["lr"] for row in rows], color="tab:green", marker=marker, markersize=3)
+    rate.plot(epochs, [row["lr"] for row in rows], color="#009E73", marker=marker, markersize=3)
     rate.set_ylabel("learning rate")
     for panel in (loss, accuracy, rate):
         panel.set_xlabel("epoch")
         whole_numbers(panel.xaxis)
         panel.grid(alpha=0.3)
+    label_lines(loss, accuracy)
     return figure

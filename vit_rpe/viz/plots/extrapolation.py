@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from vit_rpe.checks import check_choice
-from vit_rpe.viz.plots.canvas import check_rows, new_figure
+from vit_rpe.viz.plots.canvas import check_rows, new_figure, plain_ticks
+from vit_rpe.viz.plots.families import in_panels, looks
+from vit_rpe.viz.plots.labels import label_lines
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,22 +39,26 @@ def plot_extrapolation(rows: Sequence[Mapping[str, Any]]) -> Figure:
         check_choice("measure", row["measure"], _UP)
     changes = [name for name in _ACROSS if any(row["changed"] == name for row in rows)]
     labels = list(dict.fromkeys(row["label"] for row in rows))
-    figure = new_figure(1.5 + 5.2 * len(changes), 4.2)
-    panels = figure.subplots(1, len(changes), squeeze=False)[0]
-    for panel, changed in zip(panels, changes, strict=True):
-        here = [row for row in rows if row["changed"] == changed]
-        scale = 100 if here[0]["measure"] == "accuracy" else 1
-        for number, label in enumerate(labels):
-            points = sorted((row["factor"], scale * row["result"]) for row in here if row["label"] == label)
-            style = {"color": f"C{number % 10}", "linestyle": "-" if number < 10 else "--"}
-            panel.plot(*zip(*points, strict=True), marker="o", markersize=4, label=label, **style)
-        if changed != "shift":
-            factors = sorted({row["factor"] for row in here})
-            panel.set_xscale("log", base=2)
-            panel.set_xticks(factors, [f"{factor:g}x" for factor in factors])
-            panel.axvline(1, color="0.6", linewidth=1, linestyle=":")
-        panel.set_xlabel(_ACROSS[changed])
-        panel.set_ylabel(_UP[here[0]["measure"]])
-        panel.grid(alpha=0.3)
-    panels[-1].legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    parts, look = in_panels(labels), looks(labels)
+    figure = new_figure(1.5 + 5.2 * len(changes), 4.2 * len(parts))
+    panels = figure.subplots(len(parts), len(changes), squeeze=False)
+    for (kind, members), line in zip(parts, panels, strict=True):
+        for panel, changed in zip(line, changes, strict=True):
+            here = [row for row in rows if row["changed"] == changed]
+            scale = 100 if here[0]["measure"] == "accuracy" else 1
+            for label in members:
+                points = sorted((row["factor"], scale * row["result"]) for row in here if row["label"] == label)
+                if points:
+                    panel.plot(*zip(*points, strict=True), markersize=4, label=label, **look[label])
+            if changed != "shift":
+                panel.set_xscale("log", base=2)
+                factors = sorted({row["factor"] for row in here})
+                plain_ticks(panel.xaxis, factors)
+                panel.set_xticklabels([f"{factor:g}x" for factor in factors])
+                panel.axvline(1, color="0.6", linewidth=1, linestyle=":")
+            panel.set_xlabel(_ACROSS[changed])
+            panel.set_ylabel(_UP[here[0]["measure"]])
+            panel.set_title(kind, fontsize=9)
+            panel.grid(alpha=0.3)
+    label_lines(*panels.flat)
     return figure

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -44,9 +46,11 @@ def label_ends(axes: Axes, ends: Sequence[Named]) -> None:
     The limits of ``axes`` must be set, and its figure have its final size.
     """
     ends = sorted(ends, key=lambda end: end.y)
-    low, high = axes.get_ylim()
-    height = 72 * axes.figure.get_figheight() * 0.7  # type: ignore[union-attr]  # what titles and legends leave at least
-    wanted = [(end.y - low) / (high - low) for end in ends]
+    spec = axes.get_subplotspec()
+    rows = 1 if spec is None else spec.get_gridspec().nrows
+    height = 72 * axes.figure.get_figheight() * 0.65 / rows  # type: ignore[union-attr]  # titles and legends leave it
+    places = axes.transData.transform([(end.x, end.y) for end in ends])  # a scale may be logarithmic
+    wanted = [float(place) for place in axes.transAxes.inverted().transform(places)[:, 1]]
     for end, place in zip(ends, spread(wanted, _LINE / height, 0.0, 1.0), strict=True):
         axes.annotate(
             end.name,
@@ -59,6 +63,23 @@ def label_ends(axes: Axes, ends: Sequence[Named]) -> None:
             annotation_clip=False,
             arrowprops={"arrowstyle": "-", "relpos": (0, 0.5), "color": end.colour, "linewidth": 0.6, "shrinkB": 2},
         )
+
+
+def label_lines(*panels: Axes) -> None:
+    """:func:`label_ends` for every line that has a label, when all lines and scales are there."""
+    for axes in panels:
+        lines = [line for line in axes.get_lines() if not str(line.get_label()).startswith("_")]
+        axes.set_ylim(axes.get_ylim())
+        ends = [
+            Named(
+                float(x[kept][-1]), float(y[kept][-1]), str(line.get_label()).replace("$", r"\$"), str(line.get_color())
+            )
+            for line in lines
+            for x, y in [np.asarray(line.get_data(), dtype=float)]
+            if (kept := np.isfinite(y)).any()
+        ]
+        if ends:
+            label_ends(axes, ends)
 
 
 def label_points(axes: Axes, points: Sequence[Named]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from torch import Tensor
@@ -15,13 +15,24 @@ from torch import Tensor
 from vit_rpe.checks import check_choice
 from vit_rpe.position.geometry import TokenGrid
 from vit_rpe.viz.plots.asked import asked_of, heads_of, image_of, layer_of, layers_of, names_of, pixels_of
-from vit_rpe.viz.plots.canvas import ATTENTION, colour_scale, new_figure, panels
+from vit_rpe.viz.plots.canvas import new_figure, panels
+from vit_rpe.viz.plots.paint import (
+    as_picture,
+    hint_patches,
+    outline,
+    overlay,
+    share_bar,
+    times_bar,
+    times_uniform,
+)
 from vit_rpe.viz.recording.query import Query, as_query, query_token
 from vit_rpe.viz.recording.recording import Recording
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+NEARLY_UNIFORM = 2.0
+"""The power of two of the uniform share up to which a map of position alone is drawn as multiples of it."""
 
 
 def plot_images(
@@ -94,7 +105,8 @@ def plot_layers(
     chosen_pixels = pixels[image : image + 1].expand(len(rows), -1, -1, -1)
     labels = [layer_label(seen, layer) for layer in numbers]
     marked = [None if seen.pools(layer) else marked_patch(seen, query, image_grid(seen, layer)) for layer in numbers]
-    return plot_overlays(chosen_pixels, rows, grid, row_labels=labels, title=title, marked=marked)
+    compared = [maps == "position"] * len(rows)
+    return plot_overlays(chosen_pixels, rows, grid, row_labels=labels, title=title, marked=marked, compared=compared)
 
 
 _MAPS = {
@@ -113,6 +125,8 @@ def plot_overlays(
     row_labels: Sequence[str],
     title: str,
     marked: Sequence[tuple[int, ...] | None] = (),
+    compared: Sequence[bool] = (),
+    without_query: bool = False,
 ) -> Figure:
     """Maps over images, panel by panel; each panel is scaled from 0 to its own largest value, written below it.
 
@@ -120,69 +134,88 @@ def plot_overlays(
         pixels: (rows, C, height, width) in 0..1.
         rows: per row, panels as (title, values (P,)); None draws the image alone.
         grid: of the values.
-        row_labels: one per row.
+        row_labels: one per row, of one line or two.
         marked: per row, the grid position of the query, which is outlined, or None; default: none anywhere.
+        compared: per row, whether values are drawn as multiples of the uniform share, on one scale, where all of them
+            are so near to it (:data:`NEARLY_UNIFORM`) that they would look the same everywhere; default: no.
+        without_query: leave the query's own share out of the colours and write it below.
     """
     columns = max(map(len, rows))
     shape = pixels.shape[-2] / pixels.shape[-1]
-    figure = new_figure(max(4.6, 1.35 * columns + 1.3), (1.3 * shape + 0.22) * len(rows) + 0.6)
+    compared = _compared(rows, compared)
+    figure = new_figure(max(4.6, 1.35 * columns + 1.3), (1.3 * shape + 0.26) * len(rows) + 0.6)
     axes = panels(figure, len(rows), columns)
+    limit = _limit([values for row, ratio in zip(rows, compared, strict=True) if ratio for _, values in row])
     for index, row in enumerate(rows):
         picture = as_picture(pixels[index])
+        place = marked[index] if marked else None
         for column, (name, values) in enumerate(row):
             panel = axes[index, column]
             if values is None:
                 panel.imshow(picture, cmap="gray", vmin=0, vmax=1)
+                hint_patches(panel, picture, grid)
+            elif compared[index]:
+                ratios = times_uniform(values).reshape(grid.size)
+                overlay(panel, picture, ratios, limit=limit)
+                below = f"{_times(float(ratios.min()))} to {_times(float(ratios.max()))}"
+                panel.set_xlabel(below, fontsize=6.5, labelpad=2)
             else:
-                overlay(panel, picture, values.reshape(grid.size))
-                panel.set_xlabel(f"max {float(values.max()):.2g}", fontsize=6.5, labelpad=2)
-            place = marked[index] if marked else None
+                shown, below = _shown(values.reshape(grid.size), place if without_query else None)
+                overlay(panel, picture, shown)
+                panel.set_xlabel(below, fontsize=6.5, labelpad=2)
             if place is not None:
                 outline(panel, picture, grid, place)
             if name and column >= max(map(len, rows[:index]), default=0):  # layers may have more heads than the first
                 panel.set_title(name, fontsize=9)
         for panel in axes[index, len(row) :]:
             panel.set_visible(False)
-        label = shorten(row_labels[index])
-        axes[index, 0].set_ylabel(label, fontsize=9 if len(label) < 16 else 6.5)
-    bar = figure.colorbar(colour_scale(ATTENTION, 1), ax=axes, shrink=min(1.0, 2.0 / len(rows) + 0.2), aspect=25)
-    bar.set_ticks([0, 1], labels=["0", "max"], fontsize=8)
+        lines = [shorten(line) for line in row_labels[index].split("\n")]
+        small = len(lines) > 1 or len(lines[0]) > 15
+        axes[index, 0].set_ylabel("\n".join(lines), fontsize=6.5 if small else 9)
+    both = any(compared) and not all(compared)
+    shares = [index for index, ratio in enumerate(compared) if not ratio]
+    ratios_at = [index for index, ratio in enumerate(compared) if ratio]
+    if shares:
+        where = axes[shares] if both else axes
+        share_bar(figure, where, min(1.0, 2.0 / len(shares) + 0.2))
+    if ratios_at:
+        where = axes[ratios_at] if both else axes
+        times_bar(figure, where, limit, min(1.0, 2.0 / len(ratios_at) + 0.2))
     figure.suptitle(title, fontsize=10)
     return figure
 
 
-def overlay(panel: Axes, picture: Any, values: Tensor) -> None:
-    """Draw values (h, w) over a picture (height, width) or (height, width, 3); constant values give a plain colour."""
-    height, width = picture.shape[:2]
-    gray = picture if picture.ndim == 2 else picture @ np.array([0.299, 0.587, 0.114])
-    extent = (-0.5, width - 0.5, height - 0.5, -0.5)
-    # Eight bits: a panel keeps its own copy, and there may be hundreds.
-    panel.imshow(np.rint(255 * gray).astype(np.uint8), cmap="gray", vmin=0, vmax=255, extent=extent)
-    top = float(values.max())
-    panel.imshow(
-        values.detach().float().cpu().numpy(),
-        cmap=ATTENTION,
-        vmin=0,
-        vmax=top if top > 0 else 1,
-        alpha=0.7,
-        extent=extent,
-        interpolation="nearest",
-    )
+def percent(share: float) -> str:
+    """``0.0123`` as ``1.2 %``."""
+    return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.0f} %"
 
 
-def outline(panel: Axes, picture: Any, grid: TokenGrid, place: tuple[int, ...]) -> None:
-    """A frame around the patch at ``place`` of a picture (height, width, ...)."""
-    from matplotlib.patches import Rectangle
+def _shown(values: Tensor, query: tuple[int, ...] | None) -> tuple[Tensor, str]:
+    """What is coloured, and what is written below it; the share of ``query`` is written only."""
+    if query is None or values.numel() == 1:
+        return values, f"to {percent(float(values.max()))}"
+    own = float(values[query])
+    others = values.clone()
+    others[query] = 0
+    others[query] = others.max()
+    return others, f"itself {percent(own)}, others to {percent(float(others.max()))}"
 
-    step_h, step_w = picture.shape[0] / grid.size[0], picture.shape[1] / grid.size[1]
-    corner = (place[1] * step_w - 0.5, place[0] * step_h - 0.5)
-    panel.add_patch(Rectangle(corner, step_w, step_h, fill=False, edgecolor="cyan", linewidth=1.5))
+
+def _times(power: float) -> str:
+    return f"{2**power:.2g}x" if power > -10 else "0x"
 
 
-def as_picture(pixels: Tensor) -> Any:
-    """(C, height, width) in 0..1 as an array (height, width) for one channel or (height, width, 3)."""
-    array = pixels.detach().float().clamp(0, 1).cpu().numpy()
-    return array[0] if array.shape[0] == 1 else array.transpose(1, 2, 0)
+def _compared(rows: Sequence[Sequence[tuple[str, Tensor | None]]], asked: Sequence[bool]) -> list[bool]:
+    """Which rows are compared with the uniform share: those asked for, where nothing of them stands out by itself."""
+    asked = asked or [False] * len(rows)
+    maps = [values for row, ask in zip(rows, asked, strict=True) if ask for _, values in row if values is not None]
+    near = all(float(times_uniform(values).max()) <= NEARLY_UNIFORM for values in maps)
+    return [ask and near for ask in asked]
+
+
+def _limit(values: Sequence[Tensor | None]) -> float:
+    """The power of two at which the colours of comparisons end: at least 1, so that what is nearly uniform looks so."""
+    return max([1.0, *(float(times_uniform(one).max()) for one in values if one is not None)])
 
 
 def image_grid(seen: Recording, layer: int) -> TokenGrid:

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 import torch
 
 from vit_rpe.viz.plots.asked import layers_of
-from vit_rpe.viz.plots.canvas import new_figure
+from vit_rpe.viz.plots.canvas import head_bar, head_colours, new_figure
 from vit_rpe.viz.recording.recording import Recording
 from vit_rpe.viz.recording.rotation import rotation_frequencies
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+_MARKERS = "osD^"
 
 
 def plot_frequencies(seen: Recording, *, layers: Sequence[int] | None = None) -> Figure:
@@ -35,6 +37,7 @@ def plot_frequencies(seen: Recording, *, layers: Sequence[int] | None = None) ->
         found = [("every layer" if len(found) > 1 else found[0][0], found[0][1])]
     columns = min(4, len(found))
     rows = math.ceil(len(found) / columns)
+    two, heads = found[0][1].shape[1] == 2, max(len(values) for _, values in found)
     figure = new_figure(max(5.5, 2.9 * columns + 1.2), 2.7 * rows + 0.7)
     axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
     for panel in axes.flat[len(found) :]:
@@ -42,15 +45,17 @@ def plot_frequencies(seen: Recording, *, layers: Sequence[int] | None = None) ->
     for place, (name, values) in enumerate(found):
         panel = axes.flat[place]
         for head, frequencies in enumerate(values.numpy()):
-            label = "all heads" if len(values) == 1 else f"head {head}"
-            if len(frequencies) == 2:
-                panel.scatter(frequencies[1], frequencies[0], s=14, alpha=0.8, label=label)
-            else:
-                for axis, steps in enumerate(frequencies):
-                    suffix = "" if len(frequencies) == 1 else f", axis {axis}"
-                    panel.plot(steps, marker="o", markersize=3, linewidth=0.8, label=label + suffix)
-        two = values.shape[1] == 2
-        panel.set_title(name, fontsize=9)
+            colour = head_colours(heads)[head]
+            if two:
+                panel.scatter(frequencies[1], frequencies[0], s=14, alpha=0.8, color=colour)
+                continue
+            for axis, steps in enumerate(frequencies):
+                marker = _MARKERS[axis % len(_MARKERS)]
+                label = f"axis {axis}" if head == 0 else None
+                panel.plot(steps, marker=marker, markersize=3, linewidth=0.8, color=colour, label=label)
+        if two:
+            panel.set_aspect("equal")  # a turn along a row is as long as one along a column
+        panel.set_title(name if len(values) > 1 else f"{name}, all heads", fontsize=9)
         lowest = place + columns >= len(found)  # nothing is drawn below it
         panel.tick_params(labelsize=7, labelbottom=lowest)
         if lowest:
@@ -58,7 +63,9 @@ def plot_frequencies(seen: Recording, *, layers: Sequence[int] | None = None) ->
         if place % columns == 0:
             panel.set_ylabel("radians per row" if two else "radians per step", fontsize=8)
         panel.grid(alpha=0.3)
-    handles, names = axes.flat[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside right center", fontsize=7)
+    if not two and found[0][1].shape[1] > 1:
+        axes.flat[0].legend(fontsize=7)
+    if heads > 1:
+        head_bar(figure, axes, heads)
     figure.suptitle("rotation: angle of each channel pair from one token to the next", fontsize=10)
     return figure

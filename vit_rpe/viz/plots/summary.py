@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from vit_rpe.viz.plots.asked import asked_of, heads_of, image_of, layer_of, layers_of, names_of, pixels_of
-from vit_rpe.viz.plots.canvas import HEADS, colour_scale, new_figure, whole_numbers
+from vit_rpe.viz.plots.canvas import head_bar, head_colours, new_figure, whole_numbers
 from vit_rpe.viz.plots.overlay import (
     image_grid,
     layer_label,
@@ -48,7 +48,7 @@ def plot_rollout(
     if found.approximate is not None:
         title = "\n".join([title, *wrap(f"approximate: {found.approximate}", 48)])
     marked = [marked_patch(seen, query, replace(grid, num_prefix=prefix))] * len(rows)
-    return plot_overlays(pixels, rows, grid, row_labels=labels, title=title, marked=marked)
+    return plot_overlays(pixels, rows, grid, row_labels=labels, title=title, marked=marked, without_query=True)
 
 
 def plot_distance(seen: Recording, *, layers: Sequence[int] | None = None) -> Figure:
@@ -63,12 +63,12 @@ def plot_distance(seen: Recording, *, layers: Sequence[int] | None = None) -> Fi
     if not numbers:
         raise ValueError("layers that pool have no distance: their queries are nowhere on the image")
     found = [seen.distance(layer).mean(dim=0).cpu() for layer in numbers]
-    last = max(map(len, found)) - 1
+    most = max(map(len, found))
+    colours = head_colours(most)
     figure = new_figure(max(5, 0.45 * len(numbers) + 2.5), 3.4)
     panel = figure.subplots()
     for place, distance in zip(numbers, found, strict=True):
-        heads = range(len(distance))
-        panel.scatter([place] * len(distance), distance, s=22, alpha=0.75, c=heads, cmap=HEADS, vmin=0, vmax=last)
+        panel.scatter([place] * len(distance), distance, s=22, alpha=0.75, color=colours[: len(distance)])
     panel.plot(numbers, [float(distance.mean()) for distance in found], color="0.4", linewidth=1, label="mean of heads")
     panel.set_xlim(min(numbers) - 0.5, max(numbers) + 0.5)
     whole_numbers(panel.xaxis)
@@ -77,8 +77,8 @@ def plot_distance(seen: Recording, *, layers: Sequence[int] | None = None) -> Fi
     panel.set_ylim(0, 1.1 * max(float(distance.max()) for distance in found) or 1)
     panel.grid(alpha=0.3)
     panel.legend(fontsize=8, loc="lower right")
-    if last > 0:
-        whole_numbers(figure.colorbar(colour_scale(HEADS, last), ax=panel, label="head").long_axis)
+    if most > 1:
+        head_bar(figure, panel, most)
     panel.set_title("how far each head looks (one dot per head)", fontsize=10)
     return figure
 
@@ -121,4 +121,5 @@ def plot_split(
         row_labels=["attention", "content only", "position only"],
         title=f"{layer_label(seen, layer)}: content and position, {query_text(query)}",
         marked=[marked_patch(seen, query, grid)] * len(rows),
+        compared=[False, False, True],
     )

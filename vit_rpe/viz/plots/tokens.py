@@ -59,6 +59,7 @@ def plot_tokens(
     axes[0].set_yticks(range(len(queries)), [_label(label) for label in queries], fontsize=7)
     axes[0].set_ylabel("query", fontsize=8)
     figure.colorbar(drawn, ax=axes, shrink=0.8, label="attention")
+    figure.set_layout_engine("constrained", w_pad=0.09)  # the bar's name sticks out beside square panels
     figure.suptitle(f"layer {layer}: attention, token by token", fontsize=10)
     return figure
 
