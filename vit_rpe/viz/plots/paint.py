@@ -88,7 +88,7 @@ def hint_patches(panel: Axes, picture: Any, grid: TokenGrid) -> None:
     if max(grid.size) > _GRID_UP_TO:
         return
     height, width = picture.shape[:2]
-    look = {"color": "white", "linewidth": 0.35, "alpha": 0.3}
+    look: dict[str, Any] = {"color": "white", "linewidth": 0.35, "alpha": 0.3}
     rows, columns = grid.size
     panel.hlines([row * height / rows - 0.5 for row in range(1, rows)], -0.5, width - 0.5, **look)
     panel.vlines([column * width / columns - 0.5 for column in range(1, columns)], -0.5, height - 0.5, **look)
