@@ -329,6 +329,7 @@ CONTRADICTIONS = [
     ("speedrun --minutes 3", "--data.path names packed images"),
     ("speedrun --pack digits", "--pack writes into --output"),
     ("speedrun --pack digits --output there --quick", "--pack trains nothing: leave out --quick"),
+    ("speedrun --pack digits --output there --seeds 1 2", "--pack trains nothing: leave out --seeds"),
     ("speedrun --quick --encodings rop", "did you mean"),
     ("parity --encodings bias", "--encodings goes with --export"),
     ("parity --architectures swin_tiny_patch4_window7_224", "--architectures goes with --coverage"),

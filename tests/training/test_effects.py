@@ -216,6 +216,22 @@ def test_small_rates_that_never_fall_are_taken(words: str) -> None:
     assert parse_config([*words.split(), "--train.lr=1e-6"]).train.lr == 1e-6
 
 
+@pytest.mark.parametrize("value", [".nan", ".inf", "-.inf"])
+def test_numbers_are_finite(value: str) -> None:
+    """Every number of training and data that may have a fraction."""
+    sections = {"train": TrainConfig(), "train.distill": DistillConfig(), "data": RunConfig().data}
+    words = [
+        f"--{section}.{item.name}={value}"
+        for section, options in sections.items()
+        for item in fields(options)
+        if "float" in str(item.type) and "tuple" not in str(item.type)
+    ]
+    assert len(words) == 20
+    for word in words:
+        with pytest.raises(ValueError, match=word.partition("=")[0].removeprefix("--")):
+            parse_config([word])
+
+
 def test_an_option_of_a_file_is_refused_and_taken_back(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("train: {optimizer: sgd, betas: [0.8, 0.9]}\n")

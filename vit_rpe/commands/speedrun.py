@@ -145,6 +145,7 @@ def _pack(args: argparse.Namespace) -> None:
     from vit_rpe.study.speedrun.packed import write_packed
 
     given = [f"--{name}" for name in ("minutes", "encodings", "quick") if getattr(args, name)]
+    given += ["--seeds"] if args.seeds != [0] else []
     if given:
         raise ValueError(f"--pack trains nothing: leave out {', '.join(given)}")
     if args.output is None:

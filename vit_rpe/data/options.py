@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, fields
+from math import isfinite
 from typing import ClassVar
 
 from vit_rpe.checks import check_choice
@@ -59,6 +60,7 @@ class DataOptions:
             value = getattr(self, field.name)
             if isinstance(value, list):  # JSON and YAML know lists only
                 object.__setattr__(self, field.name, tuple(value))
+            expect(field.name, value, not isinstance(value, float) or isfinite(value), "a finite number")
             if field.name in ("path", "val_path") and value is not None:  # no shell has seen what a file says
                 object.__setattr__(self, field.name, os.path.expanduser(value))
         if self.start_method is not None:

@@ -10,10 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from vit_rpe.checks import check_count
 from vit_rpe.data import other_data, text_treatment
 from vit_rpe.data.text.build import validation_text
 from vit_rpe.data.text.config import text_data
 from vit_rpe.data.text.windows import evaluation_windows
+from vit_rpe.position.devices import find_device
 from vit_rpe.training.checkpoint.checkpoint import load_checkpoint
 from vit_rpe.training.metrics import evaluate
 
@@ -39,8 +41,11 @@ def bits_by_length(
         Bits by length, without the lengths the model has no positions for.
 
     Raises:
-        ValueError: no language model, or too little text.
+        ValueError: no language model, a length below 1, no such device, or too little text.
     """
+    for length in lengths:
+        check_count("a length", length)
+    device = find_device(device)
     loaded = load_checkpoint(checkpoint)
     treatment = text_treatment(loaded.treatment, f"the model in {loaded.folder}")
     config = text_data(other_data(loaded.info.data, path=data_path))
@@ -61,7 +66,7 @@ def bits_by_length(
             DataLoader(windows, batch_size=batch, collate_fn=_pair),
             prepare=lambda tokens: tokens.to(device),
             num_classes=len(treatment.characters),
-            device=torch.device(device),
+            device=device,
         ).bits
     return results
 

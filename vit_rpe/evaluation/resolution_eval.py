@@ -16,8 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vit_rpe.checks import check_count, check_type
 from vit_rpe.data import Batch, DataBundle, DataOptions, Samples, eval_loader
 from vit_rpe.evaluation.trained_data import trained_data
+from vit_rpe.position.devices import find_device
 from vit_rpe.training.checkpoint.checkpoint import load_checkpoint
 from vit_rpe.training.metrics import evaluate
 
@@ -44,6 +46,9 @@ def accuracy_by_size(
     Raises:
         ValueError: a size the model's patch does not divide, data that is not there, or weights that do not fit.
     """
+    for size in sizes:
+        for side in size if isinstance(size, (tuple, list)) else (size,):
+            check_count("each side of a size", side)
     results = {}
     for size in sizes:
         test = _Test.load(checkpoint, size, device, data_path, model_args, images)
@@ -68,6 +73,8 @@ def accuracy_by_shift(
     """
     if not shifts:
         return {}
+    for shift in shifts:
+        check_type("a shift in pixels", shift, int)
     test = _Test.load(checkpoint, None, device, data_path, model_args, images)
     change_model(test.model)
     results = {}
@@ -122,11 +129,14 @@ class _Test:
         model_args: Mapping[str, Any] | None,
         images: int | None,
     ) -> _Test:
+        place = find_device(device)
+        if images is not None:
+            check_count("images", images)
         loaded = load_checkpoint(checkpoint, img_size=img_size, model_args=model_args)
         bundle, config = trained_data(loaded, path=data_path)
         if images is not None and images < len(bundle.val):
             bundle = replace(bundle, val=_EvenlySpread(bundle.val, images))
-        return _Test(loaded.model.to(device), bundle, config, torch.device(device))
+        return _Test(loaded.model.to(place), bundle, config, place)
 
     def accuracy(self, change: Callable[[Tensor], Tensor]) -> float:
         def batches() -> Iterator[tuple[Tensor, Tensor]]:

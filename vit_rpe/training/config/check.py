@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from math import isfinite
+
 import timm.optim
 
 from vit_rpe.checks import unknown_name
@@ -25,7 +28,17 @@ def _within(key: str, value: float | None, low: float, high: float) -> None:
         raise ValueError(f"{key} must lie between {low:g} and {high:g}, got {value}")
 
 
+def _check_finite(section: object, key: str) -> None:
+    """Refuse numbers that are none, in every field of a section: a comparison lets NaN pass."""
+    for item in fields(section):  # type: ignore[arg-type]
+        value = getattr(section, item.name)
+        if isinstance(value, float) and not isfinite(value):
+            raise ValueError(f"{key}.{item.name} must be a finite number, got {value}")
+
+
 def _check_train(train: TrainConfig) -> None:
+    _check_finite(train, "train")
+    _check_finite(train.distill, "train.distill")
     for name in ("epochs", "accumulate", "keep", "log_every", "checkpoint_every_steps", "pictures_every"):
         _at_least(f"train.{name}", getattr(train, name), 1)
     for name in ("weight_decay", "warmup_epochs", "warmup_lr", "min_lr"):

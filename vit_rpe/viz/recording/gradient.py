@@ -34,6 +34,10 @@ def record_class(
     if not isinstance(x, Tensor) or not x.ndim or not len(x):
         got = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
         raise ValueError(f"x must be a tensor of a batch of one or more, got {got}")
+    if torch.is_inference_mode_enabled() or x.is_inference():
+        raise ValueError(
+            "record_class takes gradients, which torch.inference_mode forbids: call it outside, on a clone"
+        )
     with torch.enable_grad(), record(model, device=device, keep_outputs=True) as seen:
         scores = model(x.detach().requires_grad_() if x.is_floating_point() else x)
         if scores.ndim != 2:
