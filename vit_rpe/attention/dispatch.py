@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -102,7 +102,8 @@ def attend(
         check_kernel(impl, terms, logit_clip=logit_clip)
     # torch.func and forward mode are for the definition: fused kernels and hand-written gradients know neither
     kernel = KERNELS["eager" if is_transformed() else impl]
-    seen = all_visible(q, k, terms._replace(**dict.fromkeys(kernel.cuts)), visible)
+    left: dict[str, Any] = dict.fromkeys(kernel.cuts)
+    seen = all_visible(q, k, terms._replace(**left), visible)
     options = Options(scale * terms.scale, seen, dropout_p, logit_clip)
     reason = kernel.cannot(q, k, v, terms, options)
     if reason is not None:
