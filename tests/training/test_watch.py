@@ -111,7 +111,7 @@ def test_accuracy_on_mixed_images_is_called_so(tiny, tmp_path: Path, capsys) -> 
     assert "train_accuracy_on_mixed_images" in first
     assert "train_accuracy" in second
     drawn = plot_curves([first, second], held_out="validation")
-    names = [text.get_text() for axes in drawn.axes if axes.get_legend() for text in axes.get_legend().get_texts()]
+    names = [text.get_text() for axes in drawn.axes for text in axes.texts]
     assert "training, on mixed images" in names
     assert "validation" in names
 

@@ -64,8 +64,8 @@ def plot_distance(seen: Recording, *, layers: Sequence[int] | None = None) -> Fi
         raise ValueError("layers that pool have no distance: their queries are nowhere on the image")
     found = [seen.distance(layer).mean(dim=0).cpu() for layer in numbers]
     most = max(map(len, found))
-    colours = head_colours(most)
     figure = new_figure(max(5, 0.45 * len(numbers) + 2.5), 3.4)
+    colours = head_colours(most)
     panel = figure.subplots()
     for place, distance in zip(numbers, found, strict=True):
         panel.scatter([place] * len(distance), distance, s=22, alpha=0.75, color=colours[: len(distance)])
