@@ -58,8 +58,8 @@ def test_timm_and_load_run_make_the_same_model(name: str) -> None:
     with safe_open(shipped_models()[name].folder / "model.safetensors", "pt") as file:
         for key in file.keys():  # noqa: SIM118  (the file is no mapping)
             stored = file.get_tensor(key)
-            assert stored.dtype == torch.float16
-            torch.testing.assert_close(model.state_dict()[key].half(), stored, rtol=0, atol=0)
+            assert stored.dtype == torch.float16 or not stored.is_floating_point()  # a norm counts its batches
+            torch.testing.assert_close(model.state_dict()[key].to(stored.dtype), stored, rtol=0, atol=0)
 
 
 def test_timm_lists_them() -> None:
