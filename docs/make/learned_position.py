@@ -4,7 +4,7 @@ CHECKPOINT is that of a run of configs/cifar10/vit_nano_bias_cpu.yaml, or the na
 package.
 With ``--tables FOLDER`` also the moving picture: FOLDER holds ``epoch-0001.safetensors`` ..., the tables after each
 epoch, as a run with ``--train.pictures_every 1`` leaves them in ``pictures/epoch-0001/position.safetensors`` ...
-The images are scikit-learn's two photographs: the temple by DNWoods (CC BY-SA 2.0), the flower by dany13 (CC BY 2.0).
+The images are scikit-learn's two photographs: the temple by danielbuechele, the flower by vultilion (CC BY 2.0).
 """
 
 from __future__ import annotations
