@@ -21,6 +21,7 @@ from vit_rpe.evaluation.trained_data import evaluate_trained
 from vit_rpe.models.shipped import shipped_models
 from vit_rpe.training.checkpoint.checkpoint import CheckpointInfo, load_checkpoint, save_checkpoint
 from vit_rpe.training.config.parse import parse_config
+from vit_rpe.training.config.yaml_text import read_yaml
 from vit_rpe.training.run import train
 
 SMALL = "--model.args={in_chans: 1, depth: 2, embed_dim: 24, num_heads: 3}"
@@ -151,6 +152,21 @@ def test_a_model_of_text_has_bits_and_no_picture(tmp_path: Path) -> None:
     assert f"**{results['bits_per_character']:.3f} bits per character.**" in card
     assert "interval" not in card
     assert "attention.png" not in card
+
+
+def test_other_files_stay_and_the_head_of_a_card_is_yaml(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "README.md").write_text("my page")
+    words = ["share", "--checkpoint", str(trained / "last"), "--license", "other: research only", "--output"]
+    assert main([*words, str(tmp_path / "mine")]) == 1
+    assert "holds other files" in capsys.readouterr().err
+    assert (tmp_path / "mine" / "README.md").read_text() == "my page"
+    for _ in range(2):  # what it wrote itself is written again
+        assert main([*words, str(tmp_path / "own")]) == 0
+    (tmp_path / "head.yaml").write_text((tmp_path / "own" / "README.md").read_text().split("---")[1])
+    assert read_yaml(tmp_path / "head.yaml")["license"] == "other: research only"
 
 
 def test_refusals(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

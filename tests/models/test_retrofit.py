@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Callable
 
 import pytest
 import timm
@@ -30,6 +31,17 @@ def test_an_additive_encoding_is_the_same_function_at_first(rpe) -> None:
         added = vit_rpe.add_rpe(theirs, rpe=rpe)
     assert added is theirs
     torch.testing.assert_close(added(x), expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("take_in", [vit_rpe.add_rpe, vit_rpe.from_timm, vit_rpe.replace_attention])
+def test_what_is_put_into_a_model_has_its_mode(take_in: Callable[..., torch.nn.Module], training: bool) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = take_in(plain().train(training), rpe={"name": "rope_normalized", "jitter": 1.5})
+    assert {module.training for module in model.modules()} == {training}
+    x = images((16, 24))
+    assert torch.equal(model(x), model(x)) is not training
 
 
 @pytest.mark.parametrize("rpe", ["rope", "alibi"])

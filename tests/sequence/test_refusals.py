@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -40,12 +42,22 @@ def test_vectors(shape: tuple[int, ...]) -> None:
         (torch.tensor([[1, VOCABULARY]]), 2, f"must be 0 ... {VOCABULARY - 1}, got {VOCABULARY}"),
         (torch.tensor([[-3, 1]]), 2, "got -3"),
         (torch.rand(1, 3), 2, "int32 or int64, got torch.float32"),
-        (tokens(1, 3), -1, "num_tokens must be >= 0, got -1"),
+        (tokens(1, 3), -1, "num_tokens must be an integer of at least 0, got -1"),
     ],
 )
 def test_prompts(model: SequenceTransformer, prompt: torch.Tensor, added: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         model.generate(prompt, added)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"temperature": value} for value in (math.nan, math.inf, -0.5, True, "1")]
+    + [{"top_k": value} for value in (0, 2.5, True, math.nan, "3")],
+)
+def test_options_of_generation(model: SequenceTransformer, options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(options))} must be"):
+        model.generate(tokens(1, 3), 2, **options)
 
 
 def test_caches(model: SequenceTransformer) -> None:

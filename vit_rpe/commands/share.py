@@ -38,7 +38,8 @@ def run(args: argparse.Namespace) -> None:
     """Write, measure, describe.
 
     Raises:
-        ValueError: no checkpoint, its own folder as output, images for a model of text, or data that are not there.
+        ValueError: no checkpoint, its own folder or one with other files as output, images for a model of text, data
+            that are not there.
     """
     import matplotlib  # noqa: F401  (told before anything is computed for it)
 
@@ -57,6 +58,8 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError(f"--output {args.output} is the checkpoint itself: name another folder")
     if output.exists() and not output.is_dir():
         raise ValueError(f"--output {args.output} is a file: name a folder")
+    if output.is_dir() and any(output.iterdir()) and not (output / "model.safetensors").is_file():
+        raise ValueError(f"--output {args.output} holds other files, which would be overwritten: name an empty folder")
     info, weights = read_info(source), {name: halved(value) for name, value in read_weights(source).items()}
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)

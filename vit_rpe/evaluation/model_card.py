@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,14 @@ def model_card(
     parameters = sum(parameter.numel() for parameter in loaded.model.parameters())
     size = " x ".join(map(str, loaded.treatment.size))
     data = info.data.get("name", "unknown data")
-    lines = ["---", f"license: {licence}", "library_name: timm", "tags: [vit_rpe, relative-position]", "---"]
+    plain = re.fullmatch(r"[A-Za-z][\w.-]*", licence)  # else quoted: a colon would end the head
+    lines = [
+        "---",
+        f"license: {licence if plain else json.dumps(licence, ensure_ascii=False)}",
+        "library_name: timm",
+        "tags: [vit_rpe, relative-position]",
+        "---",
+    ]
     lines += ["", f"# {name}", ""]
     lines += [f"`{info.model_name}`, position: `{encoding_words(rpe) if rpe is not None else 'the default'}`;"]
     lines += [f"{parameters:,} parameters in half precision; {task.unit} of {size}, {len(info.class_names)} classes."]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -63,7 +63,7 @@ def evaluate(
     confusion: bool = False,
     calls: int = 0,
 ) -> Evaluation:
-    """Evaluate a model in eval mode; its mode is put back afterwards.
+    """Evaluate a model in eval mode; the mode of each of its modules is put back afterwards.
 
     Args:
         model: one row of logits a label, (B, C), or (B, L, C) for L labels a sample.
@@ -91,28 +91,26 @@ def evaluate(
     ).to(device)
     loss, count, without_answer = (SumMetric(nan_strategy="disable").to(device) for _ in range(3))
     table = MulticlassConfusionMatrix(num_classes).to(device) if confusion else None
-    was_training = model.training
-    model.eval()
     made = 0
     count.update(0)  # so that no samples are a number too
     without_answer.update(0)
-    for images, labels in batches:
-        made += 1
-        _check_labels(labels, num_classes)
-        labels = labels.to(device).flatten()
-        with autocast():
-            logits = model(prepare(images))
-        logits = logits.float().flatten(0, -2)
-        loss.update(F.cross_entropy(logits, labels, reduction="sum"))
-        count.update(len(labels))
-        without_answer.update(logits.isnan().any(dim=1).sum())
-        probabilities = logits.softmax(dim=1)
-        scores.update(probabilities, labels)
-        if table is not None:
-            table.update(probabilities, labels)
-    for _ in range(calls - made):
-        model(prepare(images))
-    model.train(was_training)
+    with in_eval_mode(model):
+        for images, labels in batches:
+            made += 1
+            _check_labels(labels, num_classes)
+            labels = labels.to(device).flatten()
+            with autocast():
+                logits = model(prepare(images))
+            logits = logits.float().flatten(0, -2)
+            loss.update(F.cross_entropy(logits, labels, reduction="sum"))
+            count.update(len(labels))
+            without_answer.update(logits.isnan().any(dim=1).sum())
+            probabilities = logits.softmax(dim=1)
+            scores.update(probabilities, labels)
+            if table is not None:
+                table.update(probabilities, labels)
+        for _ in range(calls - made):
+            model(prepare(images))
     if not int(count.compute()):
         raise ValueError("nothing was evaluated: there is no sample, or none that can be read")
     if int(without_answer.compute()):
@@ -127,6 +125,18 @@ def evaluate(
         confusion=None if table is None else table.compute().cpu(),
         **values,
     )
+
+
+@contextmanager
+def in_eval_mode(model: nn.Module) -> Iterator[None]:
+    """Eval mode within; afterwards, also after an error, each module is in the mode it had: parts may be frozen."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
 
 
 def _check_labels(labels: Tensor, num_classes: int) -> None:

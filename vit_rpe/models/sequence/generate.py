@@ -5,11 +5,13 @@ Legend: B batch, T tokens of the prompt, V vocabulary.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
 
+from vit_rpe.checks import check_count, check_within
 from vit_rpe.encodings import PositionEncoding
 from vit_rpe.models.sequence.io import check_ids
 
@@ -26,10 +28,10 @@ def check_prompt(prompt: Tensor, num_tokens: int, vocab_size: int, *, temperatur
     if prompt.ndim != 2 or prompt.shape[1] == 0:
         raise ValueError(f"the prompt must be (batch, tokens) with at least one token, got {tuple(prompt.shape)}")
     check_ids(prompt, vocab_size)
-    if num_tokens < 0:
-        raise ValueError(f"num_tokens must be >= 0, got {num_tokens}")
-    if temperature < 0 or (top_k is not None and top_k < 1):
-        raise ValueError(f"temperature must be >= 0 and top_k >= 1 or None, got {temperature=} and {top_k=}")
+    check_count("num_tokens", num_tokens, least=0)
+    check_within("temperature", temperature, 0, math.inf)
+    if top_k is not None:
+        check_count("top_k", top_k)
 
 
 @torch.no_grad()

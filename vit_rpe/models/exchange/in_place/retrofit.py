@@ -74,7 +74,7 @@ def add_rpe(model: nn.Module, rpe: Spec | Sequence[Spec], *, attn_impl: str = "a
             device=device,
             dtype=dtype,
         )
-        positions.append(position)
+        positions.append(position.train(block.attn.training))
     attn_impl = check_attention(attn_impl, positions[0], grid, logit_clip=None, device=device)
     start_at_zero(part for position in positions for part in position.parts())
     # nothing is changed before all are built
