@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import shutil
@@ -16,7 +15,7 @@ import pytest
 from PIL import Image
 
 from tests.training.conftest import TINY
-from vit_rpe.cli import COMMANDS, main, one_line_errors
+from vit_rpe.cli import COMMANDS, OptionParser, main, one_line_errors
 
 COLOURS = {"0": (250, 20, 20), "1": (20, 250, 20), "2": (20, 20, 250), "10": (240, 240, 20)}
 
@@ -62,7 +61,7 @@ def test_every_row_of_the_table_is_a_command(name: str) -> None:
     if name == "train":
         assert callable(module.main)
         return
-    parser = argparse.ArgumentParser(prog=name)
+    parser = OptionParser(prog=name)
     module.add_arguments(parser)
     assert callable(module.run)
     assert len(parser.format_help()) > 50

@@ -16,6 +16,7 @@ from vit_rpe.attention import attend
 from vit_rpe.attention.cpu import scratch as memory
 from vit_rpe.attention.kernels import window_plan, windows
 from vit_rpe.encodings import create_encoding
+from vit_rpe.position import offset_tables
 
 
 @pytest.fixture
@@ -23,6 +24,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(window_plan, "GROUP", {"cpu": 1})
     monkeypatch.setattr(window_plan, "BLOCK", 1)
     monkeypatch.setattr(window_plan, "BLOCKS", 1)
+    monkeypatch.setattr(offset_tables, "FEW_PAIRS", 0)  # few pairs need no memory of their own
 
 
 @pytest.mark.usefixtures("_small")

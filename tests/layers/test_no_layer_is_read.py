@@ -24,7 +24,7 @@ THEIRS = "the original reads it too, and a map shows what the original does"
 
 ALLOWED = {
     ("precision.py", "layer.weight"): HERE,
-    ("encodings/_tables.py", "layer.weight"): "of a bare layer, see precision.py",
+    ("encodings/_tables.py", "cast(nn.Linear, layer).weight"): "of a bare layer, see precision.py",
     ("layers/linear.py", "layer.out_features"): HERE,
     ("layers/linear.py", "part.kernel_size"): HERE,
     ("layers/attention.py", "self.qkv.weight"): "half of a bare layer, see precision.py",

@@ -90,7 +90,8 @@ def attend(
     if impl != "auto":
         impl = kernel_name(impl)
     if isinstance(terms, LazyTerms):
-        if logit_clip is None and (impl == "windows" or (impl == "auto" and pays_to_build(q, k, terms))):
+        cut = impl == "windows" or (impl == "auto" and pays_to_build(q, k, terms))
+        if cut and logit_clip is None and not is_transformed():
             return build_in_windows(q, k, v, terms, scale=scale, visible=visible, dropout_p=dropout_p)
         terms = terms.whole()
     check_call(q, k, v, terms)
