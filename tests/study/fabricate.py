@@ -9,7 +9,7 @@ from typing import Any
 
 from vit_rpe.study.plan import Cell, StudyConfig, cells_of, read_study
 from vit_rpe.study.recipe import Recipes
-from vit_rpe.study.task import RESULT, cell_folder
+from vit_rpe.study.task import RESULT, cell_folder, columns_of
 from vit_rpe.training.config.yaml_text import dump_yaml
 
 TEXT = """
@@ -34,14 +34,7 @@ def row_of(study: StudyConfig, cell: Cell, recipes: Recipes, **changes: Any) -> 
     """A whole row, with numbers made from the cell."""
     number = 10 * [variant.label for variant in study.variants].index(cell.variant.label) + cell.seed
     row: dict[str, Any] = {
-        "study": study.name,
-        "label": cell.variant.label,
-        "rpe": json.dumps(cell.variant.rpe),
-        "args": json.dumps(cell.variant.args),
-        "trained_as": cell.variant.trained_as,
-        "seed": cell.seed,
-        "fraction": cell.fraction,
-        "img_size": json.dumps(cell.img_size),
+        **columns_of(study, cell, recipes),
         "epochs": recipes.config(cell).train.epochs,
         "parameters": 1000,
         "accuracy": 50.25 + number,
@@ -53,7 +46,6 @@ def row_of(study: StudyConfig, cell: Cell, recipes: Recipes, **changes: Any) -> 
         "torch": "2",
         "vit_rpe": "1",
         "date": f"day {cell.seed}",
-        "recipe": json.dumps(recipes.recipe(cell)),
     }
     row |= {f"accuracy_at_{size}px": 50.0 + number - size for size in study.eval_sizes}
     row |= {f"accuracy_shift_{shift}px": 40.0 + number for shift in study.eval_shifts}

@@ -54,17 +54,7 @@ def write_task(study: StudyConfig, cell: Cell, output: Path, recipes: Recipes) -
     """
     folder = cell_folder(output, cell.name)
     task = Task(
-        columns={
-            "study": study.name,
-            "label": cell.variant.label,
-            "rpe": json.dumps(cell.variant.rpe),
-            "args": json.dumps(cell.variant.args),
-            "trained_as": cell.variant.trained_as,
-            "seed": cell.seed,
-            "fraction": cell.fraction,
-            "img_size": json.dumps(cell.img_size),
-            "recipe": json.dumps(recipes.recipe(cell)),
-        },
+        columns=columns_of(study, cell, recipes),
         words=[*recipes.words(cell, folder), *(f"--plugin={name}" for name in loaded_plugins())],
         eval_sizes=study.eval_sizes,
         eval_shifts=study.eval_shifts,
@@ -77,6 +67,21 @@ def write_task(study: StudyConfig, cell: Cell, output: Path, recipes: Recipes) -
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / TASK, json.dumps(asdict(task), indent=2) + "\n")
     return [sys.executable, "-m", "vit_rpe.study.cell", str(folder)]
+
+
+def columns_of(study: StudyConfig, cell: Cell, recipes: Recipes) -> dict[str, Any]:
+    """What the results table says of a cell before anything ran."""
+    return {
+        "study": study.name,
+        "label": cell.variant.label,
+        "rpe": json.dumps(cell.variant.rpe),
+        "args": json.dumps(cell.variant.args),
+        "trained_as": cell.variant.trained_as,
+        "seed": cell.seed,
+        "fraction": cell.fraction,
+        "img_size": json.dumps(cell.img_size),
+        "recipe": json.dumps(recipes.recipe(cell)),
+    }
 
 
 def read_task(folder: Path) -> Task:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -60,8 +60,19 @@ def mlp_factory(mlp_layer: str | Callable[..., Any]) -> Callable[..., nn.Module]
     Raises:
         ValueError: an unknown name.
     """
-    if not isinstance(mlp_layer, str):
-        return mlp_layer
-    if mlp_layer not in MLPS:
-        raise unknown_name("mlp_layer", mlp_layer, MLPS)
-    return MLPS[mlp_layer]
+    return by_name("mlp_layer", mlp_layer, MLPS)
+
+
+def by_name(
+    option: str, given: str | Callable[..., Any], known: Mapping[str, Callable[..., Any]]
+) -> Callable[..., Any]:
+    """What ``known`` has under a name, or what is given as it is.
+
+    Raises:
+        ValueError: an unknown name; the message says of which ``option``.
+    """
+    if not isinstance(given, str):
+        return given
+    if given not in known:
+        raise unknown_name(option, given, known)
+    return known[given]

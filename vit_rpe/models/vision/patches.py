@@ -16,8 +16,6 @@ from timm.layers import PatchEmbed, to_2tuple
 from timm.models.vision_transformer_hybrid import ConvStem
 from torch import Tensor
 
-from vit_rpe.checks import unknown_name
-
 Size = int | tuple[int, int]
 
 
@@ -96,19 +94,7 @@ class ConvPatches(Patches):
 
 
 EMBEDS: dict[str, Callable[..., Any]] = {"patch": Patches, "conv": ConvPatches}
-
-
-def embed_factory(embed_layer: str | Callable[..., Any]) -> Callable[..., Any]:
-    """What cuts an image into patches, by name or as it is.
-
-    Raises:
-        ValueError: an unknown name.
-    """
-    if not isinstance(embed_layer, str):
-        return embed_layer
-    if embed_layer not in EMBEDS:
-        raise unknown_name("embed_layer", embed_layer, EMBEDS)
-    return EMBEDS[embed_layer]
+"""What cuts an image into patches, by the name a model's ``embed_layer`` takes."""
 
 
 def whole_patches(

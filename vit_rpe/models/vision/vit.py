@@ -21,7 +21,7 @@ from vit_rpe.layers import RelativeMultiheadAttention
 from vit_rpe.layers.absolute import check_pos_embed
 from vit_rpe.layers.options import as_window
 from vit_rpe.models.backbone.blocks import build_blocks, run_block
-from vit_rpe.models.backbone.factories import LayerType, act_factory, mlp_factory, norm_factory
+from vit_rpe.models.backbone.factories import LayerType, act_factory, by_name, mlp_factory, norm_factory
 from vit_rpe.models.backbone.freeze import freeze_positions, unfreeze_positions
 from vit_rpe.models.backbone.init_weights import defer_linear_init, init_encodings, init_layers, init_tokens, undecayed
 from vit_rpe.models.backbone.loading import resample_on_load, resized_embedding
@@ -31,7 +31,7 @@ from vit_rpe.models.vision.checks import COUNTS, check_divides, check_pool
 from vit_rpe.models.vision.embed import absolute_embedding, drop_patches, embed_tokens, token_grid, token_parameters
 from vit_rpe.models.vision.head import build_pooling, classifier, other_pool, pool_tokens
 from vit_rpe.models.vision.intermediates import Indices, arrange_features, blocks_info, blocks_to_take
-from vit_rpe.models.vision.patches import embed_factory
+from vit_rpe.models.vision.patches import EMBEDS
 from vit_rpe.position.geometry import Device, TokenGrid
 from vit_rpe.position.geometry_cache import sharing
 from vit_rpe.precision import placement_of
@@ -149,7 +149,7 @@ class VisionTransformer(nn.Module):
         self.grad_checkpointing = False
         self.weight_init_mode = "reset" if weight_init == "skip" else weight_init
 
-        self.patch_embed = embed_factory(embed_layer)(
+        self.patch_embed = by_name("embed_layer", embed_layer, EMBEDS)(
             img_size=img_size,
             patch_size=patch_size,
             in_chans=in_chans,
