@@ -112,7 +112,7 @@ def learned_bias(model: nn.Module) -> Figure:
     bar = new_bar(right, grids[1], ATTENTION, -2, 0, 0.8, location="bottom")
     bar.set_ticks([-2, -1, 0], labels=["1/100 or less", "1/10", "the largest"], fontsize=7)
     bar.set_label("attention by position alone, over the head's largest", fontsize=8)
-    left.suptitle("what 24 epochs of CIFAR-10 taught each head", fontsize=10)
+    left.suptitle("what training on CIFAR-10 taught each head", fontsize=10)
     right.suptitle("so that by position alone it looks there", fontsize=10)
     for part in (left, right):
         part.supxlabel("key minus query (dot), in patches: right and down", fontsize=8)
